@@ -12,10 +12,10 @@ use html5ever::tokenizer::{
     BufferQueue, StartTag, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
-use crate::command::Command;
+use crate::command::CommandSpec;
 
 /// Pages that are made of the others, or have no links of their own.
-const MADE_OF_OTHERS: [&str; 3] = ["print.html", "toc.html", "404.html"];
+const GENERATED_PAGES: [&str; 3] = ["print.html", "toc.html", "404.html"];
 
 /// What is read outside the book and links into it.
 const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md"];
@@ -24,21 +24,21 @@ const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md",
 ///
 /// # Errors
 /// When it cannot be rendered, or a link leads nowhere; all that do are named.
-pub fn build(root: &Path) -> anyhow::Result<()> {
+pub fn build_book(root: &Path) -> anyhow::Result<()> {
     let rendered = root.join("target/book");
     if rendered.exists() {
         fs::remove_dir_all(&rendered).with_context(|| format!("remove {}", rendered.display()))?;
     }
-    let render = Command::line("mdbook build docs --dest-dir").arg(rendered.display().to_string());
+    let render = CommandSpec::from_line("mdbook build docs --dest-dir").arg(rendered.display().to_string());
     let status = render.status(root)?;
     if !status.success() {
         bail!("render the book: {status}");
     }
-    let pages = pages(&rendered)?;
-    let mut broken = broken(&rendered, &pages);
+    let pages = read_pages(&rendered)?;
+    let mut broken = broken_links(&rendered, &pages);
     for document in DOCUMENTS {
         let text = fs::read_to_string(root.join(document)).with_context(|| format!("read {document}"))?;
-        broken.extend(missing(root, &text).map(|link| format!("{document}: {link}")));
+        broken.extend(missing_files(root, &text).map(|link| format!("{document}: {link}")));
     }
     if !broken.is_empty() {
         bail!("{} links lead nowhere:\n  {}", broken.len(), broken.join("\n  "));
@@ -52,7 +52,7 @@ pub fn build(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Returns the links of a document in Markdown to files that are not there.
-fn missing<'t>(root: &Path, text: &'t str) -> impl Iterator<Item = &'t str> {
+fn missing_files<'t>(root: &Path, text: &'t str) -> impl Iterator<Item = &'t str> {
     let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let is_file = |link: &&str| root.join(link.split('#').next().unwrap_or_default()).is_file();
     links.filter(|link| !link.contains("://")).filter(move |link| !is_file(link))
@@ -60,27 +60,27 @@ fn missing<'t>(root: &Path, text: &'t str) -> impl Iterator<Item = &'t str> {
 
 /// What of a page matters to links.
 #[derive(Debug, Default)]
-struct Page {
+struct PageLinks {
     ids: BTreeSet<String>,
     links: Vec<String>,
 }
 
 /// Reads the rendered pages, by their paths beneath the book's folder.
-fn pages(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Page>> {
+fn read_pages(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, PageLinks>> {
     let mut pages = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.extension().is_some_and(|extension| extension == "html") && !MADE_OF_OTHERS.contains(&&*name)
+        if path.extension().is_some_and(|extension| extension == "html") && !GENERATED_PAGES.contains(&&*name)
         {
-            pages.insert(PathBuf::from(name), read(&fs::read_to_string(&path)?));
+            pages.insert(PathBuf::from(name), parse_page(&fs::read_to_string(&path)?));
         }
     }
     Ok(pages)
 }
 
-fn read(html: &str) -> Page {
-    let tokenizer = Tokenizer::new(Attributes::default(), TokenizerOpts::default());
+fn parse_page(html: &str) -> PageLinks {
+    let tokenizer = Tokenizer::new(LinkCollector::default(), TokenizerOpts::default());
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(html));
     // What scripts would add to a page is not in it.
@@ -91,9 +91,9 @@ fn read(html: &str) -> Page {
 
 /// Takes ids and links from what is read.
 #[derive(Default)]
-struct Attributes(RefCell<Page>);
+struct LinkCollector(RefCell<PageLinks>);
 
-impl TokenSink for Attributes {
+impl TokenSink for LinkCollector {
     type Handle = ();
 
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
@@ -116,10 +116,10 @@ impl TokenSink for Attributes {
 }
 
 /// Returns the links that lead nowhere, each with its page.
-fn broken(folder: &Path, pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
+fn broken_links(folder: &Path, pages: &BTreeMap<PathBuf, PageLinks>) -> Vec<String> {
     let mut broken = BTreeSet::new();
     for (name, page) in pages {
-        for link in page.links.iter().filter(|link| !leads(folder, pages, name, link)) {
+        for link in page.links.iter().filter(|link| !is_valid_link(folder, pages, name, link)) {
             broken.insert(format!("{}: {link}", name.with_extension("md").display()));
         }
     }
@@ -127,7 +127,7 @@ fn broken(folder: &Path, pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
 }
 
 /// Returns whether a link leads somewhere. What is elsewhere is not looked at: nothing here needs a network.
-fn leads(folder: &Path, pages: &BTreeMap<PathBuf, Page>, name: &Path, link: &str) -> bool {
+fn is_valid_link(folder: &Path, pages: &BTreeMap<PathBuf, PageLinks>, name: &Path, link: &str) -> bool {
     let is_elsewhere =
         ["https://", "http://", "mailto:", "data:"].iter().any(|scheme| link.starts_with(scheme));
     if is_elsewhere {
@@ -138,7 +138,7 @@ fn leads(folder: &Path, pages: &BTreeMap<PathBuf, Page>, name: &Path, link: &str
         return fragment.is_empty() || pages.get(name).is_some_and(|page| page.ids.contains(fragment));
     }
     let beside = name.parent().unwrap_or(Path::new("")).join(path);
-    let Some(path) = within(&beside) else { return false };
+    let Some(path) = normalize_path(&beside) else { return false };
     match pages.get(&path) {
         Some(page) => fragment.is_empty() || page.ids.contains(fragment),
         None => fragment.is_empty() && folder.join(&path).is_file(),
@@ -146,7 +146,7 @@ fn leads(folder: &Path, pages: &BTreeMap<PathBuf, Page>, name: &Path, link: &str
 }
 
 /// Returns the path without its detours; `None` when it leaves the book.
-fn within(path: &Path) -> Option<PathBuf> {
+fn normalize_path(path: &Path) -> Option<PathBuf> {
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {
@@ -169,14 +169,14 @@ mod tests {
 
     #[test]
     fn a_link_leads_to_a_page_a_heading_or_nowhere() {
-        let page = read(
+        let page = parse_page(
             r##"<h1 id="top">A</h1><a href="b.html#there">b</a><a href="#top">up</a><img src="https://x/y.png">"##,
         );
-        let other = read(r#"<h2 id="there">B</h2>"#);
+        let other = parse_page(r#"<h2 id="there">B</h2>"#);
         let pages = BTreeMap::from([("a.html".into(), page), ("b.html".into(), other)]);
         let check = |link: &str| {
             let name = Path::new("a.html");
-            leads(Path::new("/nowhere"), &pages, name, link)
+            is_valid_link(Path::new("/nowhere"), &pages, name, link)
         };
         for link in ["b.html#there", "#top", "https://x/y.png", "./b.html", "x/../b.html", "#"] {
             assert!(check(link), "{link}");
@@ -184,9 +184,9 @@ mod tests {
         for link in ["b.html#elsewhere", "#there", "c.html", "../b.html", "/b.html", "c.png", "b.md"] {
             assert!(!check(link), "{link}");
         }
-        assert!(broken(Path::new("/nowhere"), &pages).is_empty());
+        assert!(broken_links(Path::new("/nowhere"), &pages).is_empty());
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let text = "[a](Cargo.toml#top), [b](https://x/y), [c](away.md)";
-        assert_eq!(missing(root, text).collect::<Vec<_>>(), ["away.md"]);
+        assert_eq!(missing_files(root, text).collect::<Vec<_>>(), ["away.md"]);
     }
 }

@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::book;
-use crate::command::Command;
+use crate::command::CommandSpec;
 use crate::tidy;
 
 /// One step.
-struct Step {
+struct CiStep {
     name: &'static str,
-    action: Action,
+    action: CiAction,
 }
 
-enum Action {
-    Run(Command),
+enum CiAction {
+    Run(CommandSpec),
     Tidy,
     Book,
 }
 
-impl Action {
+impl CiAction {
     /// Returns the command that repeats this step alone.
-    fn shown(&self) -> String {
+    fn display_command(&self) -> String {
         match self {
             Self::Run(command) => command.to_string(),
             Self::Tidy => "cargo xtask tidy".to_owned(),
@@ -32,52 +32,59 @@ impl Action {
         }
     }
 
-    fn perform(&self, root: &Path) -> anyhow::Result<()> {
+    fn run_action(&self, root: &Path) -> anyhow::Result<()> {
         match self {
             Self::Run(command) => match command.status(root)? {
                 status if status.success() => Ok(()),
                 status => bail!("{status}"),
             },
-            Self::Tidy => tidy::run(root),
-            Self::Book => book::build(root),
+            Self::Tidy => tidy::run_checks(root),
+            Self::Book => book::build_book(root),
         }
     }
 }
 
 /// The cheap steps come first, the tests last so that their closing line is the last thing on the screen.
-fn steps() -> Vec<Step> {
-    let run = |name, command| Step { name, action: Action::Run(command) };
+fn ci_steps() -> Vec<CiStep> {
+    let run = |name, command| CiStep { name, action: CiAction::Run(command) };
     vec![
-        run("format", Command::line("cargo fmt --all --check")),
-        Step { name: "tidy", action: Action::Tidy },
-        Step { name: "book", action: Action::Book },
-        run("clippy", Command::line("cargo clippy --locked --workspace --all-targets -- -D warnings")),
+        run("format", CommandSpec::from_line("cargo fmt --all --check")),
+        CiStep { name: "tidy", action: CiAction::Tidy },
+        CiStep { name: "book", action: CiAction::Book },
+        run(
+            "clippy",
+            CommandSpec::from_line("cargo clippy --locked --workspace --all-targets -- -D warnings"),
+        ),
         run(
             "docs",
-            Command::line("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
+            CommandSpec::from_line("cargo doc --locked --workspace --no-deps")
+                .env("RUSTDOCFLAGS", "-D warnings"),
         ),
-        run("page: format", Command::line("npm run --silent --prefix web format:check")),
-        run("page: types", Command::line("npm run --silent --prefix web check")),
-        run("page: tests", Command::line("npm test --silent --prefix web")),
-        run("page: build", Command::line("npm run --silent --prefix web build -- --outDir ../target/page")),
-        run("page: as committed", Command::line("diff -r target/page crates/http/page")),
-        run("tests", Command::line("cargo nextest run --locked --workspace")),
-        run("tests on PostgreSQL", on_postgres()),
+        run("page: format", CommandSpec::from_line("npm run --silent --prefix web format:check")),
+        run("page: types", CommandSpec::from_line("npm run --silent --prefix web check")),
+        run("page: tests", CommandSpec::from_line("npm test --silent --prefix web")),
+        run(
+            "page: build",
+            CommandSpec::from_line("npm run --silent --prefix web build -- --outDir ../target/page"),
+        ),
+        run("page: as committed", CommandSpec::from_line("diff -r target/page crates/http/page")),
+        run("tests", CommandSpec::from_line("cargo nextest run --locked --workspace")),
+        run("tests on PostgreSQL", postgres_tests()),
     ]
 }
 
 /// Of the tests from end to end those that say most of a store: of the queue and the HTTP API all, of the agent and the program
 /// what is asked of them, what a crash leaves, handoffs and memory. All of them pass there, but with the others the command would
 /// take longer than the half hour it may.
-const ON_POSTGRES: &str = "package(/^segue-(scheduler|http)$/) \
+const POSTGRES_TEST_FILTER: &str = "package(/^segue-(scheduler|http)$/) \
      + package(segue-agent) & test(/^(crash::requests|handoff|memory|requests|states)::/) - test(/::(pathological|tree)::/) \
      + package(segue) & test(/^(handoff|memory|threads)::/) - test(/::m12_a_thousand/)";
 
 /// Returns those tests once more, with everything they store on PostgreSQL. The journal's own tests run on both engines anyway. It
 /// is the whole workspace that is named, as before: for some of its rooms alone, what they depend on would be built again.
-fn on_postgres() -> Command {
-    Command::line("cargo nextest run --locked --workspace -E")
-        .arg(format!("kind(test) & ({ON_POSTGRES})"))
+fn postgres_tests() -> CommandSpec {
+    CommandSpec::from_line("cargo nextest run --locked --workspace -E")
+        .arg(format!("kind(test) & ({POSTGRES_TEST_FILTER})"))
         .env("SEGUE_TEST_STORE", "postgres")
 }
 
@@ -85,23 +92,27 @@ fn on_postgres() -> Command {
 ///
 /// # Errors
 /// Names the step that failed and the command that repeats it alone.
-pub fn run(root: &Path) -> anyhow::Result<()> {
+pub fn run_steps(root: &Path) -> anyhow::Result<()> {
     let begin = Instant::now();
     let mut times = Vec::new();
-    for step in steps() {
-        println!("── {}: {}", step.name, step.action.shown());
+    for step in ci_steps() {
+        println!("── {}: {}", step.name, step.action.display_command());
         let started = Instant::now();
-        if let Err(error) = step.action.perform(root) {
-            bail!("step `{}` failed ({error:#}); repeat it alone with: {}", step.name, step.action.shown());
+        if let Err(error) = step.action.run_action(root) {
+            bail!(
+                "step `{}` failed ({error:#}); repeat it alone with: {}",
+                step.name,
+                step.action.display_command()
+            );
         }
-        times.push(format!("{} {}", step.name, seconds(started.elapsed())));
-        println!("── {}: ok in {}", step.name, seconds(started.elapsed()));
+        times.push(format!("{} {}", step.name, seconds_text(started.elapsed())));
+        println!("── {}: ok in {}", step.name, seconds_text(started.elapsed()));
     }
-    println!("── all steps passed in {} ({})", seconds(begin.elapsed()), times.join(", "));
+    println!("── all steps passed in {} ({})", seconds_text(begin.elapsed()), times.join(", "));
     Ok(())
 }
 
-fn seconds(time: Duration) -> String {
+fn seconds_text(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
@@ -111,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_step_can_be_repeated_alone() {
-        let shown: Vec<String> = steps().iter().map(|step| step.action.shown()).collect();
+        let shown: Vec<String> = ci_steps().iter().map(|step| step.action.display_command()).collect();
         assert_eq!(
             shown,
             [
@@ -127,7 +138,7 @@ mod tests {
                 "diff -r target/page crates/http/page",
                 "cargo nextest run --locked --workspace",
                 format!(
-                    "SEGUE_TEST_STORE=postgres cargo nextest run --locked --workspace -E 'kind(test) & ({ON_POSTGRES})'"
+                    "SEGUE_TEST_STORE=postgres cargo nextest run --locked --workspace -E 'kind(test) & ({POSTGRES_TEST_FILTER})'"
                 )
                 .as_str(),
             ]

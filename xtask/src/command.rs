@@ -8,21 +8,21 @@ use anyhow::{Context, bail};
 
 /// A program, its arguments and the environment it needs beyond the caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct CommandSpec {
     program: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
 }
 
-impl Command {
+impl CommandSpec {
     /// Returns the command of that program and arguments separated by spaces.
-    pub fn line(line: &str) -> Self {
+    pub fn from_line(line: &str) -> Self {
         let mut words = line.split_whitespace().map(str::to_owned);
         Self { program: words.next().unwrap_or_default(), args: words.collect(), env: Vec::new() }
     }
 
     /// Returns the command of that program, whose path may contain spaces.
-    pub fn program(path: &Path) -> Self {
+    pub fn from_program(path: &Path) -> Self {
         Self { program: path.to_string_lossy().into_owned(), args: Vec::new(), env: Vec::new() }
     }
 
@@ -64,7 +64,7 @@ impl Command {
     /// # Errors
     /// When it cannot be started.
     pub fn status(&self, folder: &Path) -> anyhow::Result<ExitStatus> {
-        self.process(folder).status().with_context(|| format!("start `{}`", self.program))
+        self.to_process(folder).status().with_context(|| format!("start `{}`", self.program))
     }
 
     /// Runs the command and returns what it wrote to its standard output.
@@ -73,7 +73,7 @@ impl Command {
     /// When it cannot be started, ends with another status than 0, or writes something that is not text.
     pub fn output(&self, folder: &Path) -> anyhow::Result<String> {
         let output = self
-            .process(folder)
+            .to_process(folder)
             .stderr(Stdio::inherit())
             .output()
             .with_context(|| format!("start `{}`", self.program))?;
@@ -84,15 +84,15 @@ impl Command {
     }
 
     /// Returns whether the command can be started and ends with status 0; its output is dropped.
-    pub fn succeeds(&self, folder: &Path) -> bool {
-        self.process(folder)
+    pub fn is_successful(&self, folder: &Path) -> bool {
+        self.to_process(folder)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|status| status.success())
     }
 
-    fn process(&self, folder: &Path) -> Process {
+    fn to_process(&self, folder: &Path) -> Process {
         let mut process = Process::new(&self.program);
         process.args(&self.args).current_dir(folder).stdin(Stdio::null());
         process.envs(self.env.iter().map(|(name, value)| (name, value)));
@@ -100,20 +100,20 @@ impl Command {
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for CommandSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {
-            write!(f, "{name}={} ", quoted(value))?;
+            write!(f, "{name}={} ", quote_word(value))?;
         }
-        f.write_str(&quoted(&self.program))?;
+        f.write_str(&quote_word(&self.program))?;
         for arg in &self.args {
-            write!(f, " {}", quoted(arg))?;
+            write!(f, " {}", quote_word(arg))?;
         }
         Ok(())
     }
 }
 
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -127,13 +127,15 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_as_a_shell_reads_it() {
-        let command =
-            Command::line("cargo doc --workspace").env("RUSTDOCFLAGS", "-D warnings").arg("it's").arg("");
+        let command = CommandSpec::from_line("cargo doc --workspace")
+            .env("RUSTDOCFLAGS", "-D warnings")
+            .arg("it's")
+            .arg("");
         assert_eq!(command.to_string(), r"RUSTDOCFLAGS='-D warnings' cargo doc --workspace 'it'\''s' ''");
     }
 
     #[test]
     fn a_missing_program_does_not_succeed() {
-        assert!(!Command::line("no-such-program-of-this-name").succeeds(Path::new(".")));
+        assert!(!CommandSpec::from_line("no-such-program-of-this-name").is_successful(Path::new(".")));
     }
 }

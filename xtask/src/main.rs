@@ -1,17 +1,18 @@
-//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `book`, `eval-handoff`, `eval-recall`, `bench` and
-//! `bench-gateway`.
+//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `book`, `eval-handoff`, `eval-recall`, `bench`,
+//! `pictures` and `bench-gateway`.
 //!
 //! This file reads the arguments and picks the command. It knows no rule and no step; nothing in Segue depends on
 //! this crate, and this crate depends on no room.
 
 mod bench;
 mod book;
+mod cargo_metadata;
 mod ci;
 mod command;
-mod evaluation;
-mod machine;
-mod metadata;
-mod recall;
+mod handoff_evaluation;
+mod machine_setup;
+mod pictures;
+mod recall_evaluation;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ cargo xtask COMMAND
                         (--dev: with the development build)
   eval-recall [--dev]   evidence recall of `segue search` on the conversations in ../shared/data; fails below the bar
   bench [ROOM|program]  the figures of every room that has benches, then of the program; or of one alone
+  pictures              capture the screenshots of the README and the book again, into docs/src/pictures
   bench-gateway         load on the served program: runs a second, latencies, memory, idle streams
 ";
 
@@ -51,21 +53,22 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
     };
     match (name.as_str(), rest) {
         ("test", []) => {
-            machine::set_up(root)?;
-            ci::run(root)
+            machine_setup::set_up(root)?;
+            ci::run_steps(root)
         }
-        ("ci", []) => ci::run(root),
-        ("tidy", []) => tidy::run(root),
-        ("book", []) => book::build(root),
-        ("eval-handoff", _) => evaluation::run(root, rest),
-        ("eval-recall", _) => recall::run(root, rest),
-        ("bench", _) => bench::run(root, rest),
+        ("ci", []) => ci::run_steps(root),
+        ("tidy", []) => tidy::run_checks(root),
+        ("book", []) => book::build_book(root),
+        ("eval-handoff", _) => handoff_evaluation::run_evaluation(root, rest),
+        ("eval-recall", _) => recall_evaluation::run_evaluation(root, rest),
+        ("bench", _) => bench::run_benches(root, rest),
+        ("pictures", []) => pictures::capture_pictures(root),
         ("bench-gateway", []) => bench::run_gateway(root),
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");
             Ok(())
         }
-        ("test" | "ci" | "tidy" | "book" | "bench-gateway", [extra, ..]) => {
+        ("test" | "ci" | "tidy" | "book" | "pictures" | "bench-gateway", [extra, ..]) => {
             bail!("`{name}` takes no argument, got `{extra}`")
         }
         (other, _) => bail!("there is no command `{other}`\n\n{USAGE}"),

@@ -3,15 +3,16 @@
 //! Each rule is a plain function from files to findings, in a file below `tidy/`. Nothing is repaired here, and what
 //! rustfmt, clippy and rustdoc already check is not checked again.
 
-mod files;
+mod code_size;
+mod crate_dependencies;
+mod folder_size;
 mod invariants;
+mod language;
 mod licences;
 mod matches;
+mod measures;
 mod names;
 mod paths;
-mod rooms;
-mod share;
-mod size;
 mod source;
 mod wording;
 
@@ -21,9 +22,9 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::command::Command;
-use crate::metadata::Metadata;
-use source::Source;
+use crate::cargo_metadata::CargoMetadata;
+use crate::command::CommandSpec;
+use source::SourceFile;
 
 /// A broken rule: where, what, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,28 +58,30 @@ pub struct TextFile {
 ///
 /// # Errors
 /// When a rule is broken, or the files cannot be read.
-pub fn run(root: &Path) -> anyhow::Result<()> {
+pub fn run_checks(root: &Path) -> anyhow::Result<()> {
     let files = project_files(root)?;
     let (sources, mut findings) = parse_all(&files);
-    let own = matches::OwnNames::collect(&sources);
+    let own = matches::ProjectNames::collect(&sources);
     for source in &sources {
         findings.extend(matches::check(source, &own));
-        findings.extend(size::check(source));
+        findings.extend(code_size::check(source));
         findings.extend(wording::check(source));
         findings.extend(names::check(source));
+        findings.extend(language::check(source));
         findings.extend(invariants::check(source));
     }
+    findings.extend(language::check_shared_names(&sources));
     for file in &files {
         findings.extend(paths::check(file));
     }
-    findings.extend(files::check(&files));
-    findings.extend(rooms::check(&files)?);
-    findings.extend(licences::check(&Metadata::read(root)?.packages));
+    findings.extend(folder_size::check(&files));
+    findings.extend(crate_dependencies::check_crates(&files)?);
+    findings.extend(licences::check(&CargoMetadata::load(root)?.packages));
     findings.sort();
     for finding in &findings {
         println!("{finding}");
     }
-    println!("{}", share::measure(&sources));
+    println!("{}", measures::measure_text(&sources));
     match findings.len() {
         0 => Ok(()),
         1 => bail!("1 finding"),
@@ -88,7 +91,8 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
 
 /// Returns the text files that git tracks or would track; files of other kinds are left out.
 fn project_files(root: &Path) -> anyhow::Result<Vec<TextFile>> {
-    let listed = Command::line("git ls-files -z --cached --others --exclude-standard").output(root)?;
+    let listed =
+        CommandSpec::from_line("git ls-files -z --cached --others --exclude-standard").output(root)?;
     let mut files = Vec::new();
     for path in listed.split('\0').filter(|path| !path.is_empty()) {
         // A tracked file that was just deleted or renamed is no longer there.
@@ -106,11 +110,11 @@ fn project_files(root: &Path) -> anyhow::Result<Vec<TextFile>> {
 }
 
 /// Returns the Rust files that can be read as Rust, and a finding for each that cannot.
-fn parse_all(files: &[TextFile]) -> (Vec<Source>, Vec<Finding>) {
+fn parse_all(files: &[TextFile]) -> (Vec<SourceFile>, Vec<Finding>) {
     let mut sources = Vec::new();
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
-        match Source::parse(&file.path, &file.text) {
+        match SourceFile::parse(&file.path, &file.text) {
             Ok(source) => sources.push(source),
             Err(finding) => findings.push(finding),
         }
@@ -124,8 +128,8 @@ mod testing {
     use super::*;
 
     /// Returns the findings of `rule` on a source of that path.
-    pub fn findings(rule: fn(&Source) -> Vec<Finding>, path: &str, text: &str) -> Vec<String> {
-        let source = Source::parse(path, text).unwrap();
+    pub fn findings(rule: fn(&SourceFile) -> Vec<Finding>, path: &str, text: &str) -> Vec<String> {
+        let source = SourceFile::parse(path, text).unwrap();
         rule(&source).iter().map(ToString::to_string).collect()
     }
 }

@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agent::{Agent, CancellationToken, CompactionRequest, Frames, Home, Keep, Settings};
+use agent::{Agent, CancellationToken, CompactionParameters, FrameSender, HomeFolder, KeepPolicy, AgentSettings};
 use jiff::Timestamp;
 use journal::{Transaction, Write};
-use protocol::{AiMessage, Block, Message, NewEvent, ThreadId, ToolMessage, ToolStatus};
+use protocol::{AiMessage, ContentBlock, Message, NewEvent, ThreadId, ToolMessage, ToolStatus};
 use serde_json::json;
-use test_model::{Reply, Script, Server};
+use test_model::{ScriptedReply, Script, ScriptedServer};
 
 /// Lengths of the threads, in messages.
 const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 100_000];
@@ -37,7 +37,7 @@ fn message(at: usize) -> Message {
         0 => return Message::human(format!("The exporter drops rows in part {round}. Mend it.")),
         1 => {
             let args = json!({"command": format!("cargo test -p export part_{round}")});
-            let call = Block::ToolCall { id: format!("c{at}"), name: "execute".to_owned(), args };
+            let call = ContentBlock::ToolCall { id: format!("c{at}"), name: "execute".to_owned(), args };
             return Message::Ai(AiMessage { content: vec![call], ..AiMessage::default() });
         }
         2 => "running 12 tests, all fine here\n".repeat(20),
@@ -47,7 +47,7 @@ fn message(at: usize) -> Message {
         id: None,
         call_id: format!("c{}", at - 1),
         name: Some("execute".to_owned()),
-        content: vec![Block::text(text)],
+        content: vec![ContentBlock::text(text)],
         status: ToolStatus::Success,
     })
 }
@@ -56,28 +56,28 @@ async fn append(agent: &Agent, thread_id: ThreadId, (from, to): (usize, usize)) 
     for first in (from..to).step_by(FILL_ROWS) {
         let numbers = first..to.min(first + FILL_ROWS);
         let events = numbers
-            .map(|at| NewEvent::message(&message(at), Timestamp::now()).expect("a message is JSON"))
+            .map(|at| NewEvent::from_message(&message(at), Timestamp::now()).expect("a message is JSON"))
             .collect();
         let writes = vec![Write::Append { thread_id, events }];
         agent.store().commit(Transaction { fence: None, writes }).await.expect("the journal can be written");
     }
 }
 
-async fn agent(folder: &Path, server: &Server) -> Agent {
-    let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
+async fn agent(folder: &Path, server: &ScriptedServer) -> Agent {
+    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let url = server.url();
     let config = format!(
         "[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\ncontext_tokens = {WINDOW_TOKENS}\n"
     );
-    std::fs::write(home.config(), config).expect("the settings can be written");
-    let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
+    std::fs::write(home.config_path(), config).expect("the settings can be written");
+    let settings = AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
 async fn compact(agent: &Agent, thread_id: ThreadId) -> Duration {
-    let (frames, cancel) = (Frames::default(), CancellationToken::new());
-    let request = CompactionRequest { focus: None, keep: Some(Keep::Messages(KEPT)) };
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
+    let request = CompactionParameters { focus: None, keep: Some(KeepPolicy::Messages(KEPT)) };
     let began = Instant::now();
     let condensed =
         agent.threads().compact(thread_id, &request, &frames, &cancel).await.expect("it is condensed");
@@ -86,9 +86,9 @@ async fn compact(agent: &Agent, thread_id: ThreadId) -> Duration {
 }
 
 async fn turn(agent: &Agent, thread_id: ThreadId) -> Duration {
-    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
     let began = Instant::now();
-    agent.runs().send(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
+    agent.runs().send_message(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
     began.elapsed()
 }
 
@@ -99,9 +99,9 @@ fn median(mut times: Vec<Duration>) -> f64 {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let record = Reply::text(RECORD).tokens(0, 0).when_body_contains("You keep the record").repeated();
-    let answer = Reply::text("Mended.").tokens(0, 0).repeated();
-    let server = Server::start(Script::new([record, answer]).keeping(1)).expect("a server starts");
+    let record = ScriptedReply::text(RECORD).with_tokens(0, 0).when_body_contains("You keep the record").with_repeat();
+    let answer = ScriptedReply::text("Mended.").with_tokens(0, 0).with_repeat();
+    let server = ScriptedServer::start(Script::new([record, answer]).with_requests_kept(1)).expect("a server starts");
     println!(
         "{:>9}  {:>10}  {:>12}  {:>12}  {:>10}  {:>10}",
         "messages", "all of it", "first turn", "later turn", "what came", "undo"
@@ -120,7 +120,7 @@ async fn main() {
             append(&agent, thread_id, (length + round * GROWTH, length + (round + 1) * GROWTH)).await;
             times[2].push(compact(&agent, thread_id).await);
             let began = Instant::now();
-            agent.threads().uncompact(thread_id).await.expect("it is taken back");
+            agent.threads().undo_compaction(thread_id).await.expect("it is taken back");
             times[3].push(began.elapsed());
             compact(&agent, thread_id).await;
         }

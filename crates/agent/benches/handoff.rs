@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::{Agent, CancellationToken, Frames, HandoffRequest, Home, PendingHandoff, Settings};
+use agent::{Agent, CancellationToken, FrameSender, HandoffRequestOptions, HomeFolder, PendingHandoff, AgentSettings};
 use jiff::Timestamp;
 use journal::{Transaction, Write};
-use protocol::{AiMessage, Block, Decisions, Message, NewEvent, ThreadId, ToolMessage};
+use protocol::{AiMessage, ContentBlock, Decisions, Message, NewEvent, ThreadId, ToolMessage};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{ScriptedReply, Script, ScriptedServer};
 
 /// Lengths of the threads, in messages.
 const LENGTHS: [usize; 4] = [120, 1_000, 5_000, 50_000];
@@ -35,7 +35,7 @@ fn message(at: usize) -> Message {
             Message::human(format!("The exporter drops rows in part {round}. Never change the file format."))
         }
         1 => Message::Ai(AiMessage {
-            content: vec![Block::ToolCall {
+            content: vec![ContentBlock::ToolCall {
                 id: format!("c{at}"),
                 name: "execute".to_owned(),
                 args: json!({"command": format!("cargo test -p export part_{round}")}),
@@ -46,7 +46,7 @@ fn message(at: usize) -> Message {
             id: None,
             call_id: format!("c{}", at - 1),
             name: Some("execute".to_owned()),
-            content: vec![Block::text("running 12 tests, all fine here\n".repeat(20))],
+            content: vec![ContentBlock::text("running 12 tests, all fine here\n".repeat(20))],
             status: protocol::ToolStatus::Success,
         }),
         _ => Message::ai(format!(
@@ -55,11 +55,11 @@ fn message(at: usize) -> Message {
     }
 }
 
-async fn filled(agent: &Agent, messages: usize) -> ThreadId {
+async fn filled_thread(agent: &Agent, messages: usize) -> ThreadId {
     let thread_id = agent.threads().create(None).await.expect("a thread can be made").thread_id;
     for first in (0..messages).step_by(FILL_ROWS) {
         let events = (first..messages.min(first + FILL_ROWS))
-            .map(|at| NewEvent::message(&message(at), Timestamp::now()).expect("a message is JSON"))
+            .map(|at| NewEvent::from_message(&message(at), Timestamp::now()).expect("a message is JSON"))
             .collect();
         let writes = vec![Write::Append { thread_id, events }];
         agent.store().commit(Transaction { fence: None, writes }).await.expect("the journal can be written");
@@ -67,15 +67,15 @@ async fn filled(agent: &Agent, messages: usize) -> ThreadId {
     thread_id
 }
 
-async fn agent(folder: &Path, server: &Server) -> Agent {
-    let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
+async fn agent(folder: &Path, server: &ScriptedServer) -> Agent {
+    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let url = server.url();
     let config = format!(
         "[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\n[handoff]\nmax_refinements = 1000\n"
     );
-    std::fs::write(home.config(), config).expect("the settings can be written");
-    let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
+    std::fs::write(home.config_path(), config).expect("the settings can be written");
+    let settings = AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
@@ -84,16 +84,16 @@ fn decisions(decision: &Value) -> Decisions {
 }
 
 /// The times of one handoff.
-struct Times {
+struct HandoffTimings {
     preview: Duration,
     refine: Duration,
     accept: Duration,
 }
 
-async fn round(agent: &Agent, thread_id: ThreadId) -> Times {
-    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+async fn measure_handoff(agent: &Agent, thread_id: ThreadId) -> HandoffTimings {
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
     let began = Instant::now();
-    let pending = agent.handoffs().request(thread_id, HandoffRequest::default(), &frames, &cancel).await;
+    let pending = agent.handoffs().request(thread_id, HandoffRequestOptions::default(), &frames, &cancel).await;
     let pending = pending.expect("a draft is made");
     let preview = began.elapsed();
     assert_eq!(pending.problem, None);
@@ -111,22 +111,22 @@ async fn round(agent: &Agent, thread_id: ThreadId) -> Times {
         .delete(accepted.child_thread_id.expect("there is a child"))
         .await
         .expect("it can be deleted");
-    Times { preview, refine, accept }
+    HandoffTimings { preview, refine, accept }
 }
 
-async fn decide(agent: &Agent, pending: &PendingHandoff, decision: &Value) -> agent::Decided {
-    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+async fn decide(agent: &Agent, pending: &PendingHandoff, decision: &Value) -> agent::HandoffOutcome {
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
     let answer = decisions(decision);
     let decided = agent.handoffs().decide(pending.handoff.handoff_id, &answer, &frames, &cancel).await;
     decided.expect("the decision is taken")
 }
 
 /// Returns how long a request of a draft's size takes to the model and back.
-async fn way(server: &Server) -> Duration {
-    let settings = model::Settings {
+async fn model_round_trip(server: &ScriptedServer) -> Duration {
+    let settings = model::ProviderSettings {
         base_url: Some(server.url().to_owned()),
         api_key: Some("bench".to_owned().into()),
-        ..model::Settings::default()
+        ..model::ProviderSettings::default()
     };
     let name = "anthropic/instant".parse().expect("the name is well formed");
     let connected = model::connect(name, settings).expect("a client can be made");
@@ -159,8 +159,8 @@ fn milliseconds(time: Duration) -> f64 {
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let server =
-        Server::start(Script::new([Reply::text(DRAFT).repeated()]).keeping(1)).expect("a server starts");
-    let way = way(&server).await;
+        ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT).with_repeat()]).with_requests_kept(1)).expect("a server starts");
+    let way = model_round_trip(&server).await;
     println!("the way to the model and back: {:.3} ms, taken off preview and refine", milliseconds(way));
     println!(
         "{:>9}  {:>10}  {:>11}  {:>10}  {:>10}",
@@ -169,11 +169,11 @@ async fn main() {
     for length in LENGTHS {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
         let agent = agent(folder.path(), &server).await;
-        let thread_id = filled(&agent, length).await;
-        let first = round(&agent, thread_id).await.preview.saturating_sub(way);
+        let thread_id = filled_thread(&agent, length).await;
+        let first = measure_handoff(&agent, thread_id).await.preview.saturating_sub(way);
         let mut all = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let times = round(&agent, thread_id).await;
+            let times = measure_handoff(&agent, thread_id).await;
             all.0.push(times.preview.saturating_sub(way));
             all.1.push(times.refine.saturating_sub(way));
             all.2.push(times.accept);

@@ -7,11 +7,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agent::{Agent, CancellationToken, Frames, Home, Settings};
+use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings};
 use jiff::{Timestamp, ToSpan};
 use journal::{Transaction, Write};
 use protocol::{Message, NewEvent, ThreadId};
-use test_model::{Reply, Script, Server};
+use test_model::{ScriptedReply, Script, ScriptedServer};
 
 /// Lengths of the threads, in turns.
 const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 50_000];
@@ -50,7 +50,7 @@ async fn fill(agent: &Agent, thread_id: ThreadId, turns: usize) {
         let day = |at: usize| i64::try_from((turns - at) / TURNS_PER_DAY).expect("a thread has few days");
         let at = |number: usize| now - (day(number) * 24).hours();
         let event = |number: usize, message: &Message| {
-            NewEvent::message(message, at(number)).expect("a message is JSON")
+            NewEvent::from_message(message, at(number)).expect("a message is JSON")
         };
         let events = numbers.flat_map(|number| turn(number).map(|message| event(number, &message))).collect();
         let writes = vec![Write::Append { thread_id, events }];
@@ -58,39 +58,39 @@ async fn fill(agent: &Agent, thread_id: ThreadId, turns: usize) {
     }
 }
 
-async fn agent(folder: &Path, server: &Server, memory: &str) -> Agent {
-    let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
+async fn agent(folder: &Path, server: &ScriptedServer, memory: &str) -> Agent {
+    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let url = server.url();
     let config = format!(
         "[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\ncontext_tokens = {WINDOW_TOKENS}\n[memory]\n{memory}\n"
     );
-    std::fs::write(home.config(), config).expect("the settings can be written");
-    let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
+    std::fs::write(home.config_path(), config).expect("the settings can be written");
+    let settings = AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
-async fn cold_turn(folder: &Path, server: &Server, (memory, thread_id): (&str, ThreadId)) -> Duration {
+async fn cold_turn(folder: &Path, server: &ScriptedServer, (memory, thread_id): (&str, ThreadId)) -> Duration {
     let agent = agent(folder, server, memory).await;
-    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
     let began = Instant::now();
-    agent.runs().send(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
+    agent.runs().send_message(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
     began.elapsed()
 }
 
 fn median(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
-    millis(times[times.len() / 2])
+    milliseconds(times[times.len() / 2])
 }
 
-fn millis(time: Duration) -> f64 {
+fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let answer = Reply::text("Decided.").tokens(0, 0).repeated();
-    let server = Server::start(Script::new([answer]).keeping(1)).expect("a server starts");
+    let answer = ScriptedReply::text("Decided.").with_tokens(0, 0).with_repeat();
+    let server = ScriptedServer::start(Script::new([answer]).with_requests_kept(1)).expect("a server starts");
     let tiered = format!("model = \"none\"\nshort_term_tokens = {BUDGET_TOKENS}");
     println!(
         "{:>7}  {:>10}  {:>10}  {:>9}  {:>10}  {:>11}",
@@ -109,10 +109,10 @@ async fn main() {
         }
         cold_turn(path, &server, (&tiered, thread_id)).await;
         let worker = agent(path, &server, &tiered).await;
-        let tiering = worker.memory().tiering().expect("there is a model");
+        let tiering = worker.memory().tiering_worker().expect("there is a model");
         let began = Instant::now();
         let settled =
-            tiering.settle(&Frames::default(), &CancellationToken::new()).await.expect("it is done");
+            tiering.summarize_queue(&FrameSender::default(), &CancellationToken::new()).await.expect("it is done");
         let transfer = began.elapsed();
         drop(worker);
         let mut left = Vec::new();
@@ -129,7 +129,7 @@ async fn main() {
         println!(
             "{length:>7}  {:>10.2}  {:>10.1}  {:>9}  {:>10.2}  {:>11}",
             median(whole),
-            millis(transfer),
+            milliseconds(transfer),
             settled.len(),
             median(left),
             begun.message_count

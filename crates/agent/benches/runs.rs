@@ -8,52 +8,52 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use agent::{Agent, CancellationToken, Frames, Home, Settings};
+use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings};
 use futures::StreamExt;
 use protocol::{RunId, RunRequest, RunStatus};
 use serde_json::json;
-use test_model::{Reply, Script, Server};
+use test_model::{ScriptedReply, Script, ScriptedServer};
 
 /// Runs of one measurement.
 const RUNS: usize = 2_000;
 /// Runs that work at the same time.
-const AT_ONCE: [usize; 3] = [1, 32, 128];
+const CONCURRENT_RUNS: [usize; 3] = [1, 32, 128];
 
-async fn agent(folder: &Path, server: &Server) -> Agent {
-    let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
+async fn agent(folder: &Path, server: &ScriptedServer) -> Agent {
+    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let config = format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"bench\"\n", server.url());
-    std::fs::write(home.config(), config).expect("the settings can be written");
-    let settings = Settings {
+    std::fs::write(home.config_path(), config).expect("the settings can be written");
+    let settings = AgentSettings {
         model: Some("anthropic/instant".to_owned()),
-        read_request: langgraph::read_request,
-        ..Settings::new(home, folder)
+        request_reader: langgraph::read_request,
+        ..AgentSettings::new(home, folder)
     };
     Agent::open(settings).await.expect("the agent opens")
 }
 
 /// What each part of a run took, in microseconds.
 #[derive(Default)]
-struct Parts {
+struct RunTimings {
     create: f64,
     begin: f64,
     drive: f64,
 }
 
-async fn run(agent: &Agent, request: &RunRequest) -> Parts {
-    let (frames, mut stream) = Frames::channel();
+async fn measure_run(agent: &Agent, request: &RunRequest) -> RunTimings {
+    let (frames, mut stream) = FrameSender::channel();
     let began = Instant::now();
     let thread_id = agent.threads().create(None).await.expect("a thread can be made").thread_id;
     let created = began.elapsed();
     let begun = agent.runs().begin(RunId::generate(), thread_id, request, &frames).await.expect("it begins");
     let begin = began.elapsed();
     let end =
-        agent.runs().drive_begun(begun, &frames, &CancellationToken::new()).await.expect("it is driven");
+        agent.runs().drive_started(begun, &frames, &CancellationToken::new()).await.expect("it is driven");
     assert_eq!(end.status, RunStatus::Success, "{:?}", end.failure);
     let drive = began.elapsed() - begin;
     while stream.try_next().is_some() {}
     let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;
-    Parts { create: micros(created), begin: micros(begin - created), drive: micros(drive) }
+    RunTimings { create: micros(created), begin: micros(begin - created), drive: micros(drive) }
 }
 
 /// Returns the processor time of this process so far, in microseconds, by the name of its threads.
@@ -73,10 +73,10 @@ fn main() {
         "{:>8}  {:>8}  {:>8}  {:>8}  {:>8}  by thread, µs of processor a run",
         "at once", "runs/s", "create", "begin", "drive"
     );
-    for at_once in AT_ONCE {
+    for at_once in CONCURRENT_RUNS {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
-        let script = Script::new([Reply::pieces(["Some ", "words ", "said."]).repeated()]).keeping(1);
-        let server = Server::start(script).expect("the model starts");
+        let script = Script::new([ScriptedReply::from_pieces(["Some ", "words ", "said."]).with_repeat()]).with_requests_kept(1);
+        let server = ScriptedServer::start(script).expect("the model starts");
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let threads = threads.expect("threads can be had");
         let agent = threads.block_on(agent(folder.path(), &server));
@@ -85,9 +85,9 @@ fn main() {
         let work = |runs: usize| {
             let all = futures::stream::iter(0..runs).map(|_| {
                 let (agent, request) = (agent.clone(), request.clone());
-                async move { tokio::spawn(async move { run(&agent, &request).await }).await }
+                async move { tokio::spawn(async move { measure_run(&agent, &request).await }).await }
             });
-            threads.block_on(all.buffer_unordered(at_once).fold(Parts::default(), async |mut sum, done| {
+            threads.block_on(all.buffer_unordered(at_once).fold(RunTimings::default(), async |mut sum, done| {
                 let parts = done.expect("no run panics");
                 sum.create += parts.create;
                 sum.begin += parts.begin;

@@ -9,9 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agent::{Agent, CancellationToken, Frames, Home, Settings, Traces};
+use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings, TraceExport};
 use protocol::{HumanMessage, ThreadId};
-use test_model::{Reply, Script, Server};
+use test_model::{ScriptedReply, Script, ScriptedServer};
 
 /// Turns of each that are measured, one step each.
 const TURNS: usize = 300;
@@ -19,27 +19,27 @@ const TURNS: usize = 300;
 const WARM_UP: usize = 20;
 
 /// One way to work, with what it works on.
-struct Way {
+struct TracingSetup {
     name: &'static str,
     agent: Agent,
     thread_id: ThreadId,
-    _traces: Option<Traces>,
-    took: Vec<Duration>,
+    _traces: Option<TraceExport>,
+    durations: Vec<Duration>,
 }
 
 /// Takes whatever is posted, and answers that it was taken.
-fn collector() -> String {
+fn start_collector() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}/v1/traces", listener.local_addr().expect("it has an address"));
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || take(&stream));
+            std::thread::spawn(move || accept_post(&stream));
         }
     });
     url
 }
 
-fn take(stream: &TcpStream) -> Option<()> {
+fn accept_post(stream: &TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut stream = stream;
     loop {
@@ -60,53 +60,53 @@ fn take(stream: &TcpStream) -> Option<()> {
     }
 }
 
-async fn agent(folder: &Path, server: &Server, tracing: &str) -> Agent {
-    let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
+async fn agent(folder: &Path, server: &ScriptedServer, tracing: &str) -> Agent {
+    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let config =
         format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"bench\"\n{tracing}", server.url());
-    std::fs::write(home.config(), config).expect("the settings can be written");
-    let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
+    std::fs::write(home.config_path(), config).expect("the settings can be written");
+    let settings = AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
-impl Way {
+impl TracingSetup {
     async fn turn(&self) -> Duration {
-        let (frames, cancel) = (Frames::default(), CancellationToken::new());
+        let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
         let begun = Instant::now();
         let message = HumanMessage::text("Which part is next?");
-        self.agent.runs().send(self.thread_id, message, &frames, &cancel).await.expect("the turn is done");
+        self.agent.runs().send_message(self.thread_id, message, &frames, &cancel).await.expect("the turn is done");
         begun.elapsed()
     }
 
     /// Returns the time that half of the turns took at most.
     fn median(&mut self) -> Duration {
-        self.took.sort_unstable();
-        self.took[self.took.len() / 2]
+        self.durations.sort_unstable();
+        self.durations[self.durations.len() / 2]
     }
 }
 
 #[tokio::main]
 async fn main() {
     let server =
-        Server::start(Script::new([Reply::text("Part 7 is next.").repeated()])).expect("a port is free");
+        ScriptedServer::start(Script::new([ScriptedReply::text("Part 7 is next.").with_repeat()])).expect("a port is free");
     let folders: Vec<tempfile::TempDir> =
         (0..3).map(|_| tempfile::tempdir().expect("a folder can be made")).collect();
-    let sending = format!("[tracing]\nendpoint = \"{}\"\ncontent = true\n", collector());
+    let sending = format!("[tracing]\nendpoint = \"{}\"\ncontent = true\n", start_collector());
     let mut ways = Vec::new();
     for (name, tracing, folder) in
         [("without", "", &folders[0]), ("counted", "", &folders[1]), ("sent", sending.as_str(), &folders[2])]
     {
         let agent = agent(folder.path(), &server, tracing).await;
-        let traces = if name == "without" { None } else { agent.admin().send_traces_and_count() };
+        let traces = if name == "without" { None } else { agent.admin().start_trace_export_with_metrics() };
         let thread_id = agent.threads().create(None).await.expect("a thread can be made").thread_id;
-        ways.push(Way { name, agent, thread_id, _traces: traces, took: Vec::new() });
+        ways.push(TracingSetup { name, agent, thread_id, _traces: traces, durations: Vec::new() });
     }
     for turn in 0..WARM_UP + TURNS {
         for way in &mut ways {
             let took = way.turn().await;
             if turn >= WARM_UP {
-                way.took.push(took);
+                way.durations.push(took);
             }
         }
     }

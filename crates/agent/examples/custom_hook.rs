@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use agent::{Agent, CancellationToken, Frames, Home, Settings};
+use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings};
 use async_trait::async_trait;
 use protocol::{
     ActionRequest, AiMessage, Decision, Decisions, HumanMessage, InterruptPayload, Message, ReviewConfig,
 };
-use runtime::{Ask, Failure, Hook, StepContext, Update};
+use runtime::{InterruptRequest, StepFailure, Hook, StepContext, GraphUpdate};
 use serde_json::json;
-use test_model::{Reply, Script, Server};
+use test_model::{ScriptedReply, Script, ScriptedServer};
 
 /// Asks before an answer about money counts.
 struct MoneyReview;
@@ -25,14 +25,14 @@ impl Hook for MoneyReview {
         NAME
     }
 
-    async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<Update, Failure> {
+    async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<GraphUpdate, StepFailure> {
         let text = Message::Ai(answer.clone()).text();
         match step.answer(NAME) {
             // The run resumed with an answer; `agent` checked that it is one of the allowed decisions.
             Some(decisions) => {
                 let agreed = matches!(decisions.decisions[..], [Decision::Approve { .. }]);
                 println!("A person {} it.", if agreed { "agreed to" } else { "refused" });
-                Ok(Update::default())
+                Ok(GraphUpdate::default())
             }
             None if text.contains('$') => {
                 let payload = InterruptPayload {
@@ -50,9 +50,9 @@ impl Hook for MoneyReview {
                     }],
                     workspace: None,
                 };
-                Ok(Update { asks: vec![Ask { key: NAME.to_owned(), payload }], ..Update::default() })
+                Ok(GraphUpdate { interrupts: vec![InterruptRequest { key: NAME.to_owned(), payload }], ..GraphUpdate::default() })
             }
-            None => Ok(Update::default()),
+            None => Ok(GraphUpdate::default()),
         }
     }
 }
@@ -60,25 +60,25 @@ impl Hook for MoneyReview {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let home = Home::locate(Some(folder.path().join("home").as_os_str()))?;
+    let home = HomeFolder::locate(Some(folder.path().join("home").as_os_str()))?;
     home.create()?;
-    let server = Server::start(Script::new([Reply::text("That will be $ 40.")]))?;
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("That will be $ 40.")]))?;
     let settings = format!(
         "model = \"anthropic/scripted\"\n[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"none\"\n",
         server.url()
     );
-    std::fs::write(home.config(), settings)?;
+    std::fs::write(home.config_path(), settings)?;
 
     let agent =
-        Agent::open(Settings::new(home.clone(), folder.path())).await?.with_hook(Arc::new(MoneyReview));
+        Agent::open(AgentSettings::new(home.clone(), folder.path())).await?.with_hook(Arc::new(MoneyReview));
     let thread = agent.threads().create(None).await?.thread_id;
-    let (frames, cancel) = (Frames::default(), CancellationToken::new());
-    let end = agent.runs().send(thread, HumanMessage::text("What does it cost?"), &frames, &cancel).await?;
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
+    let end = agent.runs().send_message(thread, HumanMessage::text("What does it cost?"), &frames, &cancel).await?;
     println!("The run ended: {}.", end.status.as_str());
     drop(agent);
 
     // Another process would do the same: open the home folder, look what waits, answer.
-    let agent = Agent::open(Settings::new(home, folder.path())).await?.with_hook(Arc::new(MoneyReview));
+    let agent = Agent::open(AgentSettings::new(home, folder.path())).await?.with_hook(Arc::new(MoneyReview));
     for question in agent.runs().pending_interrupts(thread).await? {
         println!("Question: {}", serde_json::to_string(&question.payload.action_requests)?);
         let yes = Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] };

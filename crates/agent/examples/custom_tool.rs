@@ -4,19 +4,19 @@
 
 use std::sync::Arc;
 
-use agent::{Agent, CancellationToken, Frames, Home, Settings};
+use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings};
 use async_trait::async_trait;
 use model::ToolSpec;
 use protocol::HumanMessage;
-use runtime::{Channels, Frame, Repeat, Tool, ToolContext, ToolOutput, Update};
+use runtime::{Channels, Frame, RepeatSafety, Tool, ToolContext, ToolOutput, GraphUpdate};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{ScriptedReply, Script, ScriptedServer};
 
 /// Throws dice.
-struct Dice;
+struct DiceTool;
 
 #[async_trait]
-impl Tool for Dice {
+impl Tool for DiceTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "throw_dice".to_owned(),
@@ -30,8 +30,8 @@ impl Tool for Dice {
     }
 
     /// A crash between the throw and its storage must not give a second throw: the model is told instead.
-    fn repeat(&self) -> Repeat {
-        Repeat::Never
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Unsafe
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
@@ -48,29 +48,29 @@ impl Tool for Dice {
         // State is returned, not written: it becomes durable in the transaction that stores the result.
         let thrown = context.channels.get("dice_thrown").and_then(Value::as_u64).unwrap_or(0) + count;
         let channels = Channels::from_iter([("dice_thrown".to_owned(), thrown.into())]);
-        ToolOutput::success(sum.to_string()).with_update(Update { channels, ..Update::default() })
+        ToolOutput::success(sum.to_string()).with_update(GraphUpdate { channels, ..GraphUpdate::default() })
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let home = Home::locate(Some(folder.path().join("home").as_os_str()))?;
+    let home = HomeFolder::locate(Some(folder.path().join("home").as_os_str()))?;
     home.create()?;
-    let call = Reply::call("call_1", "throw_dice", json!({"count": 2}));
-    let server = Server::start(Script::new([call, Reply::text("There they lie.")]))?;
+    let call = ScriptedReply::call("call_1", "throw_dice", json!({"count": 2}));
+    let server = ScriptedServer::start(Script::new([call, ScriptedReply::text("There they lie.")]))?;
     let settings = format!(
         "model = \"anthropic/scripted\"\n[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"none\"\n\
          [permissions]\nallow = [\"throw_dice\"]\n",
         server.url()
     );
-    std::fs::write(home.config(), settings)?;
+    std::fs::write(home.config_path(), settings)?;
 
-    let agent = Agent::open(Settings::new(home, folder.path())).await?.with_tool(Arc::new(Dice));
+    let agent = Agent::open(AgentSettings::new(home, folder.path())).await?.with_tool(Arc::new(DiceTool));
     let thread = agent.threads().create(None).await?;
     let message = HumanMessage::text("Throw two dice.");
     let end =
-        agent.runs().send(thread.thread_id, message, &Frames::default(), &CancellationToken::new()).await?;
+        agent.runs().send_message(thread.thread_id, message, &FrameSender::default(), &CancellationToken::new()).await?;
     println!("The run ended: {}.", end.status.as_str());
     for entry in agent.threads().history(thread.thread_id).await? {
         println!("{}", serde_json::to_string(&entry)?);

@@ -3,30 +3,30 @@
 //! `cargo run -p segue-agent --example minimal` talks to a model server that plays a script; with a key in the environment
 //! and `SEGUE_MODEL` set, the same lines talk to a real one.
 
-use agent::{Agent, CancellationToken, Frame, Frames, Home, Item, Settings};
+use agent::{Agent, CancellationToken, Frame, FrameSender, HomeFolder, SubscriptionItem, AgentSettings};
 use protocol::{HumanMessage, Message};
-use test_model::{Reply, Script, Server};
+use test_model::{ScriptedReply, Script, ScriptedServer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let home = Home::locate(Some(folder.path().join("home").as_os_str()))?;
-    let script = Script::new([Reply::pieces(["Hello from ", "the other side."])]);
+    let home = HomeFolder::locate(Some(folder.path().join("home").as_os_str()))?;
+    let script = Script::new([ScriptedReply::from_pieces(["Hello from ", "the other side."])]);
     let _server = scripted_model(&home, script)?;
 
-    let agent = Agent::open(Settings::new(home, folder.path())).await?;
+    let agent = Agent::open(AgentSettings::new(home, folder.path())).await?;
     let thread = agent.threads().create(Some("A first thread".to_owned())).await?;
 
-    let (frames, mut stream) = Frames::channel();
+    let (frames, mut stream) = FrameSender::channel();
     let message = HumanMessage::text("Say hello.");
     let cancel = CancellationToken::new();
     let turn = async {
-        let end = agent.runs().send(thread.thread_id, message, &frames, &cancel).await;
+        let end = agent.runs().send_message(thread.thread_id, message, &frames, &cancel).await;
         drop(frames);
         end
     };
     let show = async {
-        while let Some(Item::Frame(_, frame)) = stream.next().await {
+        while let Some(SubscriptionItem::Frame(_, frame)) = stream.next().await {
             if let Frame::Text { text, .. } = &*frame {
                 print!("{text}");
             }
@@ -45,16 +45,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Starts the scripted model and names it in the home folder's settings.
-fn scripted_model(home: &Home, script: Script) -> Result<Option<Server>, Box<dyn std::error::Error>> {
+fn scripted_model(home: &HomeFolder, script: Script) -> Result<Option<ScriptedServer>, Box<dyn std::error::Error>> {
     if std::env::var_os("SEGUE_MODEL").is_some() {
         return Ok(None);
     }
     home.create()?;
-    let server = Server::start(script)?;
+    let server = ScriptedServer::start(script)?;
     let url = server.url();
     let text = format!(
         "model = \"anthropic/scripted\"\n[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"none\"\n"
     );
-    std::fs::write(home.config(), text)?;
+    std::fs::write(home.config_path(), text)?;
     Ok(Some(server))
 }

@@ -1,5 +1,5 @@
-//! The agent, opened: one assistant in one workspace over one journal. The calls themselves are in the files named
-//! after what they do.
+//! The opened agent: one assistant in one workspace over one journal. The calls of an agent are in the files
+//! of its services, each named after its subject.
 
 pub(crate) mod admin_error;
 pub(crate) mod services;
@@ -8,182 +8,220 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use compaction::BeforeCompaction;
+use compaction::BeforeCompactionHook;
 use handoff::Acceptance;
-use handoff::mirror::Mirror;
-use journal::{PoolFigures, Postgres, Scoped, Sqlite, Store};
+use handoff::mirror::SummaryMirror;
+use journal::{PoolFigures, PostgresStore, ScopedStore, SqliteStore, Store};
 use memory::AgentFile;
 use parking_lot::Mutex;
-use protocol::{AssistantId, FailureKind, RunFailure, RunFeedback, Scope, Thread, ThreadId, UserId};
-use runtime::{Contexts, Hook, Tool};
+use protocol::{AssistantId, FailureKind, OwnerScope, RunFailure, RunFeedback, Thread, ThreadId, UserId};
+use runtime::{ContextCache, Hook, Tool};
 use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
-use tools::permission::Policy;
-use user_hooks::{Hooks, UserHook};
+use tools::permission::ApprovalPolicy;
+use user_hooks::{HookDispatcher, UserHook};
 
 use crate::agent::services::AdminService;
-use crate::assembly::Assemblies;
-use crate::assembly::models::{ModelStatus, Models};
+use crate::assembly::GraphCache;
+use crate::assembly::models::{ModelRegistry, ModelStatus};
 use crate::assembly::toolbox::{Toolbox, Toolboxes};
-use crate::home::Home;
-use crate::home::config::Config;
-use crate::home::database::{self, Database};
-use crate::home::lease::Leases;
+use crate::home::HomeFolder;
+use crate::home::config::ConfigFile;
+use crate::home::database::{self, DatabaseAddress};
+use crate::home::lease::ProcessLeases;
 use crate::home::machine;
 use crate::requests::action::RequestReader;
-use crate::states::transcripts::Transcripts;
-use crate::workspace::canonical;
+use crate::states::transcript_cache::TranscriptCache;
+use crate::workspace::canonical_folder;
 use crate::{HomeError, Result, ThreadError};
 
-/// What an agent is opened with.
+/// The settings with which an agent is opened.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Where everything is kept.
-    pub home: Home,
-    /// Where the journal is; `None` follows the settings, and without these it is in the home folder.
-    pub database: Option<Database>,
-    /// The folder its tools work in.
+pub struct AgentSettings {
+    /// The home folder, which holds the configuration, the memory files and, by default, the database.
+    pub home: HomeFolder,
+    /// The address of the journal's database. `None` means the address of `config.toml`, and without one a
+    /// file in the home folder.
+    pub database: Option<DatabaseAddress>,
+    /// The folder in which the agent's tools work.
     pub workspace: PathBuf,
-    /// Which assistant.
+    /// The assistant whose threads and memory the agent uses.
     pub assistant_id: AssistantId,
-    /// `provider/name` of the model; `None` follows the environment and the settings.
+    /// `provider/name` of the model. `None` means the model that the environment or `config.toml` names.
     pub model: Option<String>,
-    /// What becomes of a tool call that would ask a person.
-    pub approve: Policy,
-    /// What one run may use; what is not set follows `config.toml`.
-    pub limits: RunLimits,
-    /// Reads the requests of clients; without one no run begins with a request.
-    pub read_request: RequestReader,
+    /// The answer to tool calls that would otherwise be a question to a person.
+    pub approval_policy: ApprovalPolicy,
+    /// The limits of one run. A limit that is `None` follows `config.toml`.
+    pub limits: RunLimitOverrides,
+    /// The function that reads the requests of clients. The default function refuses them, so that no run
+    /// starts with a request.
+    pub request_reader: RequestReader,
 }
 
-impl Settings {
-    /// Returns the settings of the default assistant working in `workspace`, as `config.toml` has it.
-    pub fn new(home: Home, workspace: impl Into<PathBuf>) -> Self {
+impl AgentSettings {
+    /// Returns the settings of the default assistant that works in `workspace`; everything else follows
+    /// `config.toml`.
+    pub fn new(home: HomeFolder, workspace: impl Into<PathBuf>) -> Self {
         Self {
             home,
             database: None,
             workspace: workspace.into(),
             assistant_id: AssistantId::default(),
             model: None,
-            approve: Policy::default(),
-            limits: RunLimits::default(),
-            read_request: |_, _, _| {
-                Err(RunFailure::new(FailureKind::Request, "requests of clients are not served here"))
+            approval_policy: ApprovalPolicy::default(),
+            limits: RunLimitOverrides::default(),
+            request_reader: |_, _, _| {
+                Err(RunFailure::new(FailureKind::Request, "this process does not serve client requests"))
             },
         }
     }
 }
 
-/// What one run may use.
+/// Limits of one run that replace those of `config.toml`. `None` keeps the configured limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunLimits {
-    /// How often it may ask the model.
+pub struct RunLimitOverrides {
+    /// The most model calls of the run.
     pub model_calls_max: Option<u64>,
-    /// Seconds on the clock.
+    /// The longest duration of the run, in seconds of wall-clock time.
     pub seconds_max: Option<u64>,
 }
 
-/// One assistant in one workspace over one journal, as one person has it. Others have their own: [`Agent::scoped`].
+/// One assistant in one workspace over one journal, as one person has it. [`Agent::scoped`] returns the agent
+/// of another person.
+///
+/// Cloning is cheap: the clones share caches, models, tools and leases.
 #[derive(Clone)]
 pub struct Agent {
-    /// What this person may read and write of the journal.
+    /// The journal, restricted to the threads that this person may read and write.
     pub(crate) store: Arc<dyn Store>,
-    /// All of the journal.
+    /// The whole journal, without the restriction to one owner. Only recovery, maintenance and process
+    /// bookkeeping use it directly.
     pub(crate) journal: Arc<dyn Store>,
-    /// The journal where it is on a server.
-    pub(crate) server: Option<Postgres>,
-    pub(crate) scope: Scope,
-    pub(crate) settings: Settings,
-    pub(crate) config: Arc<Config>,
-    pub(crate) models: Arc<Models>,
-    pub(crate) leases: Arc<Leases>,
-    pub(crate) contexts: Arc<Contexts>,
-    pub(crate) transcripts: Arc<Transcripts>,
-    pub(crate) folds: Arc<handoff::Folds>,
-    pub(crate) sizes: Arc<compaction::Sizes>,
-    /// The tools of this agent's folder.
+    /// The connection to the journal if the journal is on a PostgreSQL server, for its pool statistics.
+    pub(crate) postgres: Option<PostgresStore>,
+    /// The owner whose threads this agent sees.
+    pub(crate) scope: OwnerScope,
+    /// The settings with which the agent was opened, with the workspace in canonical form.
+    pub(crate) settings: AgentSettings,
+    /// The contents of `config.toml`.
+    pub(crate) config: Arc<ConfigFile>,
+    /// The configured models and the resolution of model names.
+    pub(crate) models: Arc<ModelRegistry>,
+    /// The leases of the processes that share the journal.
+    pub(crate) leases: Arc<ProcessLeases>,
+    /// The contexts of threads, so that a run reads only new events.
+    pub(crate) contexts: Arc<ContextCache>,
+    /// The messages of threads, from which state snapshots are made.
+    pub(crate) transcripts: Arc<TranscriptCache>,
+    /// The scans of threads from which handoffs are drafted.
+    pub(crate) handoff_folds: Arc<handoff::ThreadScanCache>,
+    /// The measured sizes of recent model requests.
+    pub(crate) request_sizes: Arc<compaction::RequestSizes>,
+    /// The tools of this agent's workspace. They are created at their first use.
     pub(crate) toolbox: Arc<OnceCell<Toolbox>>,
-    /// Those of other folders in which runs work.
+    /// The tools of the other folders in which runs work.
     pub(crate) toolboxes: Arc<Toolboxes>,
-    /// Of this very agent: whoever changes what they are made of begins anew.
-    pub(crate) assemblies: Arc<Assemblies>,
-    /// Of all of the journal, whoever's agent this is.
-    pub(crate) mirror: Mirror,
-    pub(crate) counted: Arc<telemetry::Counted>,
-    /// What the configuration has told of what happens; none in a program that a hook called.
+    /// The assembled graphs of this agent. Every change of a part of the graph replaces the cache with an
+    /// empty one.
+    pub(crate) graph_cache: Arc<GraphCache>,
+    /// The export of accepted handoffs. It covers the whole journal, independent of the owner of this agent.
+    pub(crate) mirror: SummaryMirror,
+    /// Counters and histograms of what the runs of this process do.
+    pub(crate) metrics: Arc<telemetry::TelemetryMetrics>,
+    /// The hooks of the configuration. The list is empty in a program that a hook started, so that hooks
+    /// cannot call themselves.
     pub(crate) user_hooks: Arc<[Arc<UserHook>]>,
-    pub(crate) halt: CancellationToken,
-    pub(crate) own_tools: Vec<Arc<dyn Tool>>,
-    pub(crate) own_hooks: Vec<Arc<dyn Hook>>,
-    pub(crate) own_before: Vec<Arc<dyn BeforeCompaction>>,
-    files: Arc<Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>>,
+    /// Stops runs between two steps when it is cancelled; see [`Agent::with_halt_token`].
+    pub(crate) halt_token: CancellationToken,
+    /// Tools that the embedding program added.
+    pub(crate) extra_tools: Vec<Arc<dyn Tool>>,
+    /// Hooks that the embedding program added.
+    pub(crate) extra_hooks: Vec<Arc<dyn Hook>>,
+    /// Hooks before compaction that the embedding program added.
+    pub(crate) extra_compaction_hooks: Vec<Arc<dyn BeforeCompactionHook>>,
+    /// The one [`AgentFile`] of each assistant in this process, which serializes the writes to its `agent.md`.
+    agent_files: Arc<Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>>,
 }
 
 impl Agent {
-    /// Opens the journal where the settings have it, creating it and the home folder when they are missing.
+    /// Opens an agent and its journal. Creates the home folder and the database if they are missing.
     ///
     /// # Errors
-    /// When the folder, the settings or the database cannot be used; nothing was changed then.
-    pub async fn open(mut settings: Settings) -> Result<Self> {
+    /// Fails if the home folder, the configuration or the database cannot be used. Nothing has been changed
+    /// in that case.
+    pub async fn open(mut settings: AgentSettings) -> Result<Self> {
         settings.home.create()?;
-        let config = Config::read(&settings.home.config())?;
-        let chosen =
-            database::choose(settings.database.as_ref(), &config.database, &settings.home.database())?;
+        let config = ConfigFile::read(&settings.home.config_path())?;
+        let chosen = database::choose_address(
+            settings.database.as_ref(),
+            &config.database,
+            &settings.home.database_path(),
+        )?;
         let (store, server): (Arc<dyn Store>, _) = match &chosen {
-            Database::File(path) => (Arc::new(Sqlite::open(path)?), None),
-            Database::Server(url) => {
-                let server = Postgres::open(url.expose_secret(), config.database.pool()).await?;
+            DatabaseAddress::File(path) => (Arc::new(SqliteStore::open(path)?), None),
+            DatabaseAddress::Server(url) => {
+                let server =
+                    PostgresStore::open(url.expose_secret(), config.database.pool_settings()).await?;
                 (Arc::new(server.clone()), Some(server))
             }
         };
         settings.database = Some(chosen);
-        Ok(Self { server, ..Self::assembled(settings, config, store)? })
+        Ok(Self { postgres: server, ..Self::from_parts(settings, config, store)? })
     }
 
-    /// Opens the journal as [`Agent::open`] does, for a process that may share it with others that look after runs.
+    /// Opens an agent as [`Agent::open`] does, for a server process that may share the journal with other
+    /// processes that drive runs.
     ///
     /// # Errors
-    /// Beside those, [`HomeError::Shared`] when it is a file that other machines may have open.
-    pub async fn open_to_serve(settings: Settings) -> Result<Self> {
+    /// Fails as [`Agent::open`] does, and with [`HomeError::SharedBetweenMachines`] if the journal is a file
+    /// that other machines may have open.
+    pub async fn open_to_serve(settings: AgentSettings) -> Result<Self> {
         settings.home.create()?;
-        let config = Config::read(&settings.home.config())?;
-        let chosen =
-            database::choose(settings.database.as_ref(), &config.database, &settings.home.database())?;
-        if let Database::File(path) = &chosen {
-            // Before anything of it is touched.
-            machine::check(path)?;
+        let config = ConfigFile::read(&settings.home.config_path())?;
+        let chosen = database::choose_address(
+            settings.database.as_ref(),
+            &config.database,
+            &settings.home.database_path(),
+        )?;
+        if let DatabaseAddress::File(path) = &chosen {
+            // The check precedes every access to the file, which SQLite would otherwise already have locked
+            // and changed.
+            machine::check_local_file_system(path)?;
         }
         let agent = Self::open(settings).await?;
-        agent.runs().check_sharing().await?;
+        agent.runs().check_not_shared().await?;
         Ok(agent)
     }
 
-    /// Opens an agent over a journal that is open already, for whom the assistant belongs to.
+    /// Opens an agent over a journal that is already open. The agent belongs to the owner of the assistant.
     ///
     /// # Errors
-    /// When the settings cannot be read.
-    pub fn with_store(settings: Settings, store: Arc<dyn Store>) -> Result<Self> {
-        let config = Config::read(&settings.home.config())?;
-        Self::assembled(settings, config, store)
+    /// Fails if `config.toml` cannot be read or a setting is wrong.
+    pub fn with_store(settings: AgentSettings, store: Arc<dyn Store>) -> Result<Self> {
+        let config = ConfigFile::read(&settings.home.config_path())?;
+        Self::from_parts(settings, config, store)
     }
 
-    fn assembled(mut settings: Settings, config: Config, store: Arc<dyn Store>) -> Result<Self> {
-        if let Some(workspace) = canonical(&settings.workspace) {
+    /// Builds the agent from its settings, the parsed configuration and the open journal. A workspace without
+    /// a canonical path is used as given.
+    fn from_parts(mut settings: AgentSettings, config: ConfigFile, store: Arc<dyn Store>) -> Result<Self> {
+        if let Some(workspace) = canonical_folder(&settings.workspace) {
             settings.workspace = workspace;
         }
         let config = Arc::new(config);
-        let models = Arc::new(Models::new(Arc::clone(&config), settings.model.clone()));
-        let lease = config.serve.lease();
-        let locks = database::processes(settings.database.as_ref(), &settings.home);
-        let leases = Arc::new(Leases::new(locks, Arc::clone(&store), lease));
-        let scope = Scope::Owner(settings.assistant_id.owner());
+        let models = Arc::new(ModelRegistry::new(Arc::clone(&config), settings.model.clone()));
+        let lease = config.serve.lease_duration();
+        let locks = database::process_locks_path(settings.database.as_ref(), &settings.home);
+        let leases = Arc::new(ProcessLeases::new(locks, Arc::clone(&store), lease));
+        let scope = OwnerScope::Owner(settings.assistant_id.owner());
         let user_hooks = user_hooks(&config, &settings)?;
-        let mirror = crate::handoffs::mirror::open(&config, settings.database.as_ref(), Arc::clone(&store))?;
+        let mirror =
+            crate::handoffs::mirror::open_mirror(&config, settings.database.as_ref(), Arc::clone(&store))?;
         Ok(Self {
-            store: Arc::new(Scoped::new(Arc::clone(&store), scope.clone())),
+            store: Arc::new(ScopedStore::new(Arc::clone(&store), scope.clone())),
             journal: store,
-            server: None,
+            postgres: None,
             scope,
             settings,
             config,
@@ -191,175 +229,189 @@ impl Agent {
             leases,
             contexts: Arc::default(),
             transcripts: Arc::default(),
-            folds: Arc::default(),
-            sizes: Arc::default(),
+            handoff_folds: Arc::default(),
+            request_sizes: Arc::default(),
             toolbox: Arc::default(),
             toolboxes: Arc::default(),
-            assemblies: Arc::default(),
+            graph_cache: Arc::default(),
             mirror,
-            counted: Arc::default(),
+            metrics: Arc::default(),
             user_hooks,
-            halt: CancellationToken::new(),
-            own_tools: Vec::new(),
-            own_hooks: Vec::new(),
-            own_before: Vec::new(),
-            files: Arc::default(),
+            halt_token: CancellationToken::new(),
+            extra_tools: Vec::new(),
+            extra_hooks: Vec::new(),
+            extra_compaction_hooks: Vec::new(),
+            agent_files: Arc::default(),
         })
     }
 
-    /// Adds a tool. Approvals apply to it like to any other.
+    /// Adds a tool. The permission rules and approvals apply to it like to any other tool.
     #[must_use]
     pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
-        self.own_tools.push(tool);
-        self.assemblies = Arc::default();
+        self.extra_tools.push(tool);
+        self.graph_cache = Arc::default();
         self
     }
 
-    /// Adds a hook, behind those there are.
+    /// Adds a hook. It runs after the built-in hooks and after those added before.
     #[must_use]
     pub fn with_hook(mut self, hook: Arc<dyn Hook>) -> Self {
-        self.own_hooks.push(hook);
-        self.assemblies = Arc::default();
+        self.extra_hooks.push(hook);
+        self.graph_cache = Arc::default();
         self
     }
 
-    /// Adds a say before a conversation is condensed, behind those there are.
+    /// Adds a hook that runs before a compaction and can change or veto it. It runs after those added before.
     #[must_use]
-    pub fn with_before_compaction(mut self, before: Arc<dyn BeforeCompaction>) -> Self {
-        self.own_before.push(before);
-        self.assemblies = Arc::default();
+    pub fn with_before_compaction(mut self, before: Arc<dyn BeforeCompactionHook>) -> Self {
+        self.extra_compaction_hooks.push(before);
+        self.graph_cache = Arc::default();
         self
     }
 
-    /// Has runs stop between two steps once `halt` is cancelled, without ending them: the next process goes on with them.
+    /// Sets the token that stops runs between two steps when it is cancelled. The runs do not end: the next
+    /// process resumes them.
     #[must_use]
-    pub fn halted_by(mut self, halt: CancellationToken) -> Self {
-        self.halt = halt;
+    pub fn with_halt_token(mut self, halt: CancellationToken) -> Self {
+        self.halt_token = halt;
         self
     }
 
-    /// Returns the same agent as another person has it: their own assistant of the same name, with its own threads and
-    /// memory, over the same journal. Tools, models and what is remembered of contexts are shared, so this is cheap.
-    /// [`Scope::Everyone`] is for recovery: it sees every thread, and works on each as its owner's agent would.
+    /// Returns the same agent for another owner: the owner's own assistant of the same name, with its own
+    /// threads and memory, over the same journal.
+    ///
+    /// Tools, models and cached contexts are shared, so the call is cheap. [`OwnerScope::Everyone`] is for
+    /// recovery: that agent sees every thread, and works on each thread as the agent of its owner would.
     #[must_use]
-    pub fn scoped(&self, scope: Scope) -> Self {
+    pub fn scoped(&self, scope: OwnerScope) -> Self {
         let mut agent = self.clone();
         let owner = match &scope {
-            Scope::Everyone => None,
-            Scope::Owner(owner) => owner.as_ref(),
+            OwnerScope::Everyone => None,
+            OwnerScope::Owner(owner) => owner.as_ref(),
         };
-        agent.settings.assistant_id = self.settings.assistant_id.owned_by(owner);
-        agent.store = Arc::new(Scoped::new(Arc::clone(&self.journal), scope.clone()));
+        agent.settings.assistant_id = self.settings.assistant_id.with_owner(owner);
+        agent.store = Arc::new(ScopedStore::new(Arc::clone(&self.journal), scope.clone()));
         agent.scope = scope;
-        agent.assemblies = Arc::default();
+        agent.graph_cache = Arc::default();
         agent
     }
 
-    /// Returns whose agent this is; `None` is the person at the machine.
+    /// Returns the user who owns this agent. `None` is the person at the machine.
     pub const fn user(&self) -> Option<&UserId> {
         match &self.scope {
-            Scope::Owner(owner) => owner.as_ref(),
-            Scope::Everyone => None,
+            OwnerScope::Owner(owner) => owner.as_ref(),
+            OwnerScope::Everyone => None,
         }
     }
 
-    /// Returns the name under which this person's feedback is kept.
+    /// Returns the user name under which the feedback of this person is stored.
     pub fn feedback_user(&self) -> &str {
-        self.user().map_or(RunFeedback::LOCAL, UserId::as_str)
+        self.user().map_or(RunFeedback::LOCAL_USER, UserId::as_str)
     }
 
-    /// Returns what this person may read of the journal.
+    /// Returns the journal, restricted to what this person may read and write.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Returns where everything is kept.
-    pub fn home(&self) -> &Home {
+    /// Returns the home folder.
+    pub fn home(&self) -> &HomeFolder {
         &self.settings.home
     }
 }
 
 impl AdminService<'_> {
-    /// Begins to tell the hooks of the configuration what this process does; `None` when there are none, or when it is done already.
-    /// Called on an async runtime, it works there.
-    pub fn tell_hooks(self) -> Option<Hooks> {
-        Hooks::begin(Arc::clone(&self.agent.journal), &self.agent.user_hooks)
+    /// Starts the dispatcher that calls the hooks of the configuration after commits. Returns `None` if there
+    /// are no hooks or the dispatcher is already running.
+    ///
+    /// Must be called on a Tokio runtime, because the dispatcher runs there as a task.
+    pub fn start_user_hooks(self) -> Option<HookDispatcher> {
+        HookDispatcher::start(Arc::clone(&self.agent.journal), &self.agent.user_hooks)
     }
 
-    /// Returns how the connections to the journal's server are used; `None` where the journal is a file.
-    pub fn connections(self) -> Option<PoolFigures> {
-        self.agent.server.as_ref().map(Postgres::pool)
+    /// Returns the statistics of the connection pool. `None` if the journal is a file.
+    pub fn connection_metrics(self) -> Option<PoolFigures> {
+        self.agent.postgres.as_ref().map(PostgresStore::pool_statistics)
     }
 }
 
 impl Agent {
-    /// Returns the assistant.
+    /// Returns the id of the assistant.
     pub fn assistant_id(&self) -> &AssistantId {
         &self.settings.assistant_id
     }
 
-    /// Returns the file the journal is in, where it is in one.
+    /// Returns the path of the journal's file. For a journal on a server it is the default path in the home
+    /// folder, which is not used.
     pub(crate) fn database_file(&self) -> PathBuf {
         match &self.settings.database {
-            Some(Database::File(path)) => path.clone(),
-            Some(Database::Server(_)) | None => self.settings.home.database(),
+            Some(DatabaseAddress::File(path)) => path.clone(),
+            Some(DatabaseAddress::Server(_)) | None => self.settings.home.database_path(),
         }
     }
 
-    /// Returns the folder its tools work in.
+    /// Returns the folder in which the agent's tools work.
     pub fn workspace(&self) -> &Path {
         &self.settings.workspace
     }
 
-    /// Uses another model from the next run on; `None` follows the environment and the settings. What was remembered for
-    /// the session, and the servers of tools, stay.
+    /// Uses another model from the next run on. `None` means the model that the environment or `config.toml`
+    /// names. Remembered approvals of the session and the running MCP servers are kept.
     pub fn use_model(&mut self, name: Option<String>) {
         self.settings.model.clone_from(&name);
-        self.models = Arc::new(Models::new(Arc::clone(&self.config), name));
-        self.assemblies = Arc::default();
+        self.models = Arc::new(ModelRegistry::new(Arc::clone(&self.config), name));
+        self.graph_cache = Arc::default();
     }
 
-    /// Returns which models are configured, and why the others are not.
-    pub fn models(&self) -> ModelStatus {
+    /// Returns the models that are configured, and for each other provider the reason why it cannot be used.
+    pub fn model_status(&self) -> ModelStatus {
         self.models.status()
     }
 
-    pub(crate) fn acceptance(&self) -> Acceptance {
-        let (home, files) = (self.settings.home.clone(), Arc::clone(&self.files));
+    /// Returns the activity that performs an accepted handoff.
+    pub(crate) fn acceptance_activity(&self) -> Acceptance {
+        let (home, files) = (self.settings.home.clone(), Arc::clone(&self.agent_files));
         let agent_md = move |id: &AssistantId| agent_file(&home, &files, id);
         let mirror = self.mirror.clone();
         Acceptance { store: Arc::clone(&self.store), agent_md: Arc::new(agent_md), mirror }
     }
 
-    /// Returns the one value there is in this process for the assistant's agent.md.
+    /// Returns the [`AgentFile`] of an assistant. There is one for each assistant in this process, so that
+    /// writes do not interleave.
     pub(crate) fn agent_file(&self, assistant_id: &AssistantId) -> Arc<AgentFile> {
-        agent_file(&self.settings.home, &self.files, assistant_id)
+        agent_file(&self.settings.home, &self.agent_files, assistant_id)
     }
 
-    /// Returns the thread, which must exist.
+    /// Returns a thread.
+    ///
+    /// # Errors
+    /// [`ThreadError::Unknown`] if the thread does not exist or belongs to another owner; otherwise fails
+    /// only if the journal does.
     pub(crate) async fn thread(&self, thread_id: ThreadId) -> Result<Thread> {
-        let found = self.store.thread(thread_id).await?;
-        Ok(found.ok_or_else(|| ThreadError::Unknown(thread_id.to_string()))?)
+        let thread = self.store.thread(thread_id).await?;
+        Ok(thread.ok_or_else(|| ThreadError::Unknown(thread_id.to_string()))?)
     }
 }
 
+/// Returns the [`AgentFile`] of an assistant from `files`, creating it at its first use.
 fn agent_file(
-    home: &Home,
+    home: &HomeFolder,
     files: &Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>,
     id: &AssistantId,
 ) -> Arc<AgentFile> {
     let mut files = files.lock();
-    let file = files.entry(id.clone()).or_insert_with(|| Arc::new(AgentFile::new(home.agent_md(id))));
+    let file = files.entry(id.clone()).or_insert_with(|| Arc::new(AgentFile::new(home.agent_md_path(id))));
     Arc::clone(file)
 }
 
-/// Returns the hooks of the configuration, ready to be called.
-fn user_hooks(config: &Config, settings: &Settings) -> Result<Arc<[Arc<UserHook>]>> {
-    if user_hooks::is_called_by_a_hook() {
+/// Returns the hooks of the configuration. Returns none in a program that a hook started, so that hooks
+/// cannot call themselves.
+fn user_hooks(config: &ConfigFile, settings: &AgentSettings) -> Result<Arc<[Arc<UserHook>]>> {
+    if user_hooks::is_run_by_hook() {
         return Ok(Arc::default());
     }
     let hook = |hook| UserHook::new(hook, &settings.workspace).map(Arc::new);
-    let hooks: std::result::Result<_, user_hooks::Failed> = config.hooks.iter().map(hook).collect();
-    let path = settings.home.config();
-    Ok(hooks.map_err(|failed| HomeError::Config { path, reason: failed.to_string() })?)
+    let hooks: std::result::Result<_, user_hooks::HookError> = config.hooks.iter().map(hook).collect();
+    let path = settings.home.config_path();
+    Ok(hooks.map_err(|error| HomeError::Config { path, reason: error.to_string() })?)
 }

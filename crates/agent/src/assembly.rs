@@ -1,121 +1,138 @@
-//! The one graph, with its nodes and hooks in their one order. Everything a front end starts runs on it.
+//! Assembly of the graph of a run: its nodes, and its hooks in their fixed order. Every run that a front end
+//! starts uses it.
 //!
-//! A turn: `before_agent` → `model` → `after_model` → `tools` → `model` … → `after_agent` → what a child's first turn
-//! leaves to do. The hooks around the model, outermost first:
+//! A turn passes through `before_agent` → `model` → `after_model` → `tools` → `model` … → `after_agent`, and
+//! then through the nodes that clean up after the first turn of a handoff's child thread. The hooks around
+//! the model, outermost first:
 //!
 //! 1. `Instructions`: the standing instructions, the same bytes for a whole run.
-//! 2. `ProjectNotes`: the project's AGENTS.md, as conventions.
-//! 3. `skills`: the names of the skills there are.
-//! 4. `TieredMemory`: recent summaries of medium-term memory, the same for a whole run. A sub-agent is told none.
-//! 5. `AgentMemory`: agent.md, and a child's summary in its first turn. It is last of what is put into the request,
-//!    for it changes most often, within a run too, and a provider's cache ends where a request first differs; summaries
-//!    change between turns at most. It also guards the managed block against tool calls.
-//! 6. `CallLimit`: how often one run may ask the model.
-//! 7. `ToolApproval`: which calls of the answer run, which are asked about, which are refused.
-//! 8. The hooks a program adds by `Agent::with_hook`.
-//! 9. `Compaction`: whether the conversation is to be condensed first; it counts what the others have put together.
+//! 2. `ProjectNotes`: the project's `AGENTS.md`, as conventions.
+//! 3. `Skills`: the names of the available skills.
+//! 4. `TieredMemoryHook`: recent summaries of medium-term memory, the same for a whole run. Sub-agents do not
+//!    receive them.
+//! 5. `AgentMdHook`: `agent.md`, and in the first turn of a child thread the handoff summary. It adds the
+//!    last part of the system prompt, because `agent.md` changes most often, even within a run, and a
+//!    provider's prompt cache ends at the first difference between two requests. Summaries change at most
+//!    between turns. The hook also protects the managed block from tool calls.
+//! 6. `ModelCallLimit`: the most model calls of one run.
+//! 7. `ToolApproval`: allows, asks about or refuses the tool calls of an answer.
+//! 8. The hooks that a program adds with `Agent::with_hook`.
+//! 9. `CompactionHook`: decides whether the conversation is compacted first. It is last, so that it counts
+//!    everything that the other hooks added.
 //!
-//! Before a compaction takes effect, `MemoryFlush` queues the turns it condenses for memory, in the same transaction, and the hooks of
-//! the configuration that are to be asked may refuse it.
+//! Before a compaction takes effect, `MemoryFlush` queues the compacted messages for memory in the same
+//! transaction, and the configured `compaction.before` hooks may veto the compaction.
 
-mod asked;
 mod call_limit;
-mod flush;
+mod graph_cache;
 mod instructions;
-mod kept;
+mod mcp_servers;
+mod memory_flush;
 pub(crate) mod models;
-mod project;
-mod resting;
-mod servers;
+mod project_notes;
 mod subagent;
 pub(crate) mod toolbox;
+mod unavailable_nodes;
+mod veto_hook;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use compaction::{BeforeCompaction, COMPACTION_NODE, CompactTool, CompactionHook, CompactionNode, Compactor};
+use compaction::{
+    BeforeCompactionHook, COMPACTION_NODE, CompactConversationTool, CompactionHook, CompactionNode, Compactor,
+};
 use handoff::{
-    BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
+    ClearBlockActivity, DraftSettings, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
     HandoffTool, MarkFirstTurn,
 };
-use memory::{AgentMdHook, EditMemory, RecallTool, StoreTool, TieredMemoryHook};
+use memory::{AgentMdHook, EditMemoryTool, RecallTool, StoreTool, TieredMemoryHook};
 use model::ChatModel;
 use protocol::{AssistantId, Checkpoint};
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, BEFORE_AGENT_NODE, Breakpoints, Channel, Channels,
-    Driver, Edge, Failure, FailureKind, Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point,
-    TOOLS_NODE, Tool, ToolsNode,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, ActivityRegistry, BEFORE_AGENT_NODE, Breakpoints, Channel, Channels,
+    Driver, DriverLimits, Edge, FailureKind, Graph, Hook, HookPoint, HooksNode, MODEL_NODE, ModelNode,
+    StepFailure, TOOLS_NODE, Tool, ToolsNode,
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tools::ToolApproval;
-use user_hooks::Occasion;
+use user_hooks::HookEvent;
 
-use self::asked::Asked;
-use self::call_limit::CallLimit;
-use self::flush::MemoryFlush;
+use self::call_limit::ModelCallLimit;
+pub(crate) use self::graph_cache::GraphCache;
+use self::graph_cache::{AssembledGraph, GraphInputs};
 use self::instructions::Instructions;
-pub(crate) use self::kept::Assemblies;
-use self::kept::{Assembly, Parts};
-use self::project::ProjectNotes;
-use self::subagent::Task;
-use self::toolbox::Reach;
+use self::memory_flush::MemoryFlush;
+use self::project_notes::ProjectNotes;
+use self::subagent::SubagentTool;
+use self::toolbox::AssistantAccess;
+use self::veto_hook::VetoHook;
 use crate::agent::Agent;
 use crate::{Error, Result};
 
-/// What a model is told in the place of a folder where it has none.
-const NO_WORKSPACE: &str = "none, and no commands: there is only what is said here, and your memory";
+/// The text that replaces the path of the workspace in the prompt of an agent without access to the machine.
+const NO_WORKSPACE_TEXT: &str = "none, and no commands: there is only what is said here, and your memory";
 
-/// Channel: where the graph begins; the entry edge reads it.
-const START_CHANNEL: Channel<GraphEntry> = Channel::new("_start");
+/// Channel: the start of the graph, which the entry edge reads.
+const ENTRY_CHANNEL: Channel<GraphEntry> = Channel::new("_start");
 
-/// Where the graph of a run begins.
+/// The start of a run in the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum GraphEntry {
+    /// At `before_agent`, for a turn.
     Turn,
+    /// At the drafting of a handoff.
     Handoff,
+    /// At the compaction node.
     Compaction,
 }
 
-/// The model of a run, and what compacts for it.
+/// The model of a run, and the compactor for its conversation.
 struct ModelAndCompactor<'a> {
+    /// The model that answers in the run.
     model: &'a Arc<dyn ChatModel>,
+    /// The compactor that keeps requests to this model within its window.
     compactor: &'a Arc<Compactor>,
 }
 
-/// What a run is started for.
+/// The purpose of a run, which determines the nodes of its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A person's message.
+pub(crate) enum RunPurpose {
+    /// A turn: a person's message is answered.
     Turn,
-    /// A handoff.
+    /// A handoff is drafted or decided.
     Handoff,
-    /// A person wants the conversation condensed.
+    /// The conversation is compacted at a person's request, and nothing else happens.
     Compaction,
-    /// Only what an earlier run left to do.
-    Rest,
-    /// Nothing: what waits in the thread is dropped, or the thread goes back.
-    Drop,
+    /// Only the activities that an earlier run left pending are performed.
+    PendingActivities,
+    /// Nothing is executed: pending questions and steps of the thread are dropped, or the thread is rewound.
+    Discard,
 }
 
-impl Purpose {
-    /// Returns what a run with these channels is started for.
-    pub(crate) fn of(channels: &Channels) -> runtime::Result<Self> {
-        Ok(match START_CHANNEL.get(channels)? {
+impl RunPurpose {
+    /// Returns the purpose of a run that starts with these channels.
+    ///
+    /// # Errors
+    /// Fails if the entry channel cannot be read.
+    pub(crate) fn from_channels(channels: &Channels) -> runtime::Result<Self> {
+        Ok(match ENTRY_CHANNEL.get(channels)? {
             Some(GraphEntry::Turn) => Self::Turn,
             Some(GraphEntry::Handoff) => Self::Handoff,
             Some(GraphEntry::Compaction) => Self::Compaction,
-            None => Self::Rest,
+            None => Self::PendingActivities,
         })
     }
 
-    /// Returns what a graph is needed for that goes on at `node` in this state. A compaction that cannot be read is left to
-    /// the node, which the graph of a turn has too and which fails the run.
-    pub(crate) fn at(node: Option<&str>, channels: Option<&Channels>) -> Self {
+    /// Returns the purpose of a graph that can resume at `node` with these channels. An unreadable compaction
+    /// request counts as a turn: the graph of a turn has the compaction node too, and that node fails the
+    /// run.
+    pub(crate) fn from_node(node: Option<&str>, channels: Option<&Channels>) -> Self {
         match node {
             Some(COMPACTION_NODE)
-                if channels.is_some_and(|channels| compaction::is_whole_run(channels) == Ok(true)) =>
+                if channels
+                    .is_some_and(|channels| compaction::is_compaction_only_run(channels) == Ok(true)) =>
             {
                 Self::Compaction
             }
@@ -124,123 +141,151 @@ impl Purpose {
                 Self::Turn
             }
             Some(_) => Self::Handoff,
-            None => Self::Rest,
+            None => Self::PendingActivities,
         }
     }
 
-    /// Returns what a graph is needed for that goes on at `node` of a thread that stands at the checkpoint. A handoff that
-    /// the agent asked for goes back into its turn.
-    pub(crate) fn to_go_on(node: Option<&str>, checkpoint: Option<&Checkpoint>) -> Self {
+    /// Returns the purpose of a graph that can resume at `node` from the checkpoint. A handoff that the agent
+    /// requested is part of its turn, because it returns to the turn after the decision.
+    pub(crate) fn for_resume(node: Option<&str>, checkpoint: Option<&Checkpoint>) -> Self {
         let channels = checkpoint.map(|point| &point.channels);
-        match Self::at(node, channels) {
-            Self::Handoff if channels.is_some_and(handoff::asked_by_agent) => Self::Turn,
+        match Self::from_node(node, channels) {
+            Self::Handoff if channels.is_some_and(handoff::is_requested_by_agent) => Self::Turn,
             purpose => purpose,
         }
     }
 
-    /// Returns the channels that tell the entry edge.
-    pub(crate) fn channels(self) -> Channels {
+    /// Returns the channels that direct the entry edge. They also reset the count of model calls for the new
+    /// run.
+    pub(crate) fn entry_channels(self) -> Channels {
         let mut channels = Channels::new();
         match self {
-            Self::Turn => START_CHANNEL.set(&mut channels, &GraphEntry::Turn),
-            Self::Handoff => START_CHANNEL.set(&mut channels, &GraphEntry::Handoff),
-            Self::Compaction => START_CHANNEL.set(&mut channels, &GraphEntry::Compaction),
-            Self::Rest | Self::Drop => START_CHANNEL.clear(&mut channels),
+            Self::Turn => ENTRY_CHANNEL.set(&mut channels, &GraphEntry::Turn),
+            Self::Handoff => ENTRY_CHANNEL.set(&mut channels, &GraphEntry::Handoff),
+            Self::Compaction => ENTRY_CHANNEL.set(&mut channels, &GraphEntry::Compaction),
+            Self::PendingActivities | Self::Discard => ENTRY_CHANNEL.clear(&mut channels),
         }
-        call_limit::CALLS_CHANNEL.clear(&mut channels);
+        call_limit::MODEL_CALLS_CHANNEL.clear(&mut channels);
         channels
     }
 }
 
-/// What a graph is built for: the thread's own agent, or one that was handed a task.
+/// The role of the agent that a graph is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum AgentRole {
+    /// The thread's own agent.
     Main,
+    /// An agent that another agent gave a task to, in a thread of its own.
     Subagent,
 }
 
 impl Agent {
-    /// Returns a driver for runs of `assistant_id` that use `model`. Only one that runs turns has tools, so that a
-    /// handoff waits for no server of tools.
+    /// Returns a driver for runs of `assistant_id` with `model`. Reuses a cached graph if its inputs are
+    /// unchanged. Only the graph of a turn has tools, so that a handoff does not wait for MCP servers.
+    ///
+    /// # Errors
+    /// Fails if the tools cannot be set up, or if no lease can be taken.
     pub(crate) async fn driver(
         &self,
         assistant_id: &AssistantId,
         model: Option<&Arc<dyn ChatModel>>,
-        purpose: Purpose,
+        purpose: RunPurpose,
     ) -> Result<Driver> {
         let tools = match (model, purpose) {
-            (Some(_), Purpose::Turn) => Some(self.shared_tools(assistant_id).await?),
+            (Some(_), RunPurpose::Turn) => Some(self.shared_tools(assistant_id).await?),
             (Some(_) | None, _) => None,
         };
-        let parts = Parts { assistant_id: assistant_id.clone(), model: model.cloned(), purpose, tools };
-        let assembly = match self.assemblies.get(&parts) {
-            Some(known) => known,
+        let inputs =
+            GraphInputs { assistant_id: assistant_id.clone(), model: model.cloned(), purpose, tools };
+        let assembly = match self.graph_cache.get(&inputs) {
+            Some(cached) => cached,
             None => {
-                let new = self.assemble(&parts).await?;
-                self.assemblies.keep(parts, new.clone());
-                new
+                let assembled = self.assemble_graph(&inputs).await?;
+                self.graph_cache.insert(inputs, assembled.clone());
+                assembled
             }
         };
-        self.driving(assembly).await
+        self.build_driver(assembly).await
     }
 
-    async fn assemble(&self, parts: &Parts) -> Result<Assembly> {
-        let Parts { assistant_id, model, purpose, tools } = parts;
+    /// Assembles the graph for these inputs and the activities that its nodes request.
+    async fn assemble_graph(&self, inputs: &GraphInputs) -> Result<AssembledGraph> {
+        let GraphInputs { assistant_id, model, purpose, tools } = inputs;
         let activities = self.activities();
-        if *purpose == Purpose::Compaction {
+        if *purpose == RunPurpose::Compaction {
             let compactor = Arc::new(self.compactor(model.as_ref()));
-            let compaction = CompactionNode { compactor, before: self.before_compaction(assistant_id) };
-            let graph = Graph::new(Edge::When(entry)).node(Arc::new(compaction), Edge::End);
-            return Ok(Assembly { graph: Arc::new(graph), activities });
+            let compaction = CompactionNode { compactor, before_hooks: self.compaction_hooks(assistant_id) };
+            let graph = Graph::new(Edge::Conditional(entry_node)).with_node(Arc::new(compaction), Edge::End);
+            return Ok(AssembledGraph { graph: Arc::new(graph), activities });
         }
         let (graph, after_result) = match (model, tools) {
-            (Some(model), Some(tools)) => {
-                (self.main_graph(assistant_id, model, tools).await?, Edge::When(handoff::after_result))
+            (Some(model), Some(tools)) => (
+                self.main_graph(assistant_id, model, tools).await?,
+                Edge::Conditional(handoff::route_after_result),
+            ),
+            _ if *purpose == RunPurpose::Discard => {
+                let graph = Graph::new(Edge::Conditional(entry_node));
+                (
+                    unavailable_nodes::add_unavailable_turn_nodes(
+                        graph,
+                        &unavailable_nodes::unexpected_turn_failure(),
+                    ),
+                    Edge::End,
+                )
             }
-            _ if *purpose == Purpose::Drop => {
-                let graph = Graph::new(Edge::When(entry));
-                (resting::with_turn(graph, &resting::unexpected()), Edge::End)
-            }
-            // Where no turn can go on, the call that asked for a handoff gets its result all the same.
-            (Some(_) | None, _) => (Graph::new(Edge::When(entry)), Edge::End),
+            // A turn cannot continue in this graph, but the tool call that requested a handoff still gets its
+            // result.
+            (Some(_) | None, _) => (Graph::new(Edge::Conditional(entry_node)), Edge::End),
         };
-        let graph = self.with_handoff(graph, model.as_ref()).node(Arc::new(HandoffResult), after_result);
-        Ok(Assembly { graph: Arc::new(graph), activities })
+        let graph =
+            self.add_handoff_nodes(graph, model.as_ref()).with_node(Arc::new(HandoffResult), after_result);
+        Ok(AssembledGraph { graph: Arc::new(graph), activities })
     }
 
-    /// Returns a driver for turns that have no model: what a person says is kept, and the turn fails with `problem`.
+    /// Returns a driver for turns without a usable model. The person's message is stored, and the turn fails
+    /// with `problem`.
     pub(crate) async fn driver_without_model(&self, problem: &Error) -> Result<Driver> {
-        let graph = resting::with_turn(Graph::new(Edge::When(entry)), &without_model(problem));
-        let graph = self.with_handoff(graph, None).node(Arc::new(HandoffResult), Edge::End);
-        self.driving(Assembly { graph: Arc::new(graph), activities: self.activities() }).await
+        let graph = unavailable_nodes::add_unavailable_turn_nodes(
+            Graph::new(Edge::Conditional(entry_node)),
+            &no_model_failure(problem),
+        );
+        let graph = self.add_handoff_nodes(graph, None).with_node(Arc::new(HandoffResult), Edge::End);
+        self.build_driver(AssembledGraph { graph: Arc::new(graph), activities: self.activities() }).await
     }
 
-    /// Returns a driver for turns that have no model and go on with a rejection: it is recorded, other calls of the answer
-    /// are made as they were allowed, and the turn fails with `problem` where it would ask the model.
-    pub(crate) async fn rejecting_driver(
+    /// Returns a driver that continues a turn with a rejection although no model is usable. The rejection is
+    /// recorded, other calls of the answer are made as they were allowed, and the turn fails with `problem`
+    /// at the model node.
+    pub(crate) async fn driver_for_rejection(
         &self,
         assistant_id: &AssistantId,
         problem: &Error,
     ) -> Result<Driver> {
         let shared = self.shared_tools(assistant_id).await?;
         let tools = self.main_tools(assistant_id, None, &shared).await?;
-        let hooks = self.hooks(assistant_id, Role::Main, &tools).await?;
-        let approval = HooksNode { point: Point::AfterModel, hooks: hooks.clone() };
-        let making = ToolsNode::new(tools, self.settings.workspace.clone(), hooks);
-        let graph = resting::with_turn(Graph::new(Edge::When(entry)), &without_model(problem))
-            .node(Arc::new(approval), Edge::When(after_model))
-            .node(Arc::new(making), Edge::To(MODEL_NODE));
-        let after_result = Edge::When(handoff::after_result);
-        let graph = self.with_handoff(graph, None).node(Arc::new(HandoffResult), after_result);
-        self.driving(Assembly { graph: Arc::new(graph), activities: self.activities() }).await
+        let hooks = self.turn_hooks(assistant_id, AgentRole::Main, &tools).await?;
+        let approval = HooksNode { point: HookPoint::AfterModel, hooks: hooks.clone() };
+        let tools_node = ToolsNode::new(tools, self.settings.workspace.clone(), hooks);
+        let graph = unavailable_nodes::add_unavailable_turn_nodes(
+            Graph::new(Edge::Conditional(entry_node)),
+            &no_model_failure(problem),
+        )
+        .with_node(Arc::new(approval), Edge::Conditional(node_after_model))
+        .with_node(Arc::new(tools_node), Edge::To(MODEL_NODE));
+        let after_result = Edge::Conditional(handoff::route_after_result);
+        let graph = self.add_handoff_nodes(graph, None).with_node(Arc::new(HandoffResult), after_result);
+        self.build_driver(AssembledGraph { graph: Arc::new(graph), activities: self.activities() }).await
     }
 
-    fn activities(&self) -> Activities {
-        let acceptance = self.acceptance();
-        Activities::default().with(Arc::new(acceptance.clone())).with(Arc::new(BlockClearing { acceptance }))
+    /// Returns the activities that the nodes of a graph can request.
+    fn activities(&self) -> ActivityRegistry {
+        let acceptance = self.acceptance_activity();
+        ActivityRegistry::default()
+            .with_activity(Arc::new(acceptance.clone()))
+            .with_activity(Arc::new(ClearBlockActivity { acceptance }))
     }
 
-    /// Returns the graph of the thread's own agent, which can hand tasks to sub-agents.
+    /// Returns the graph of the thread's own agent, which can give tasks to sub-agents.
     async fn main_graph(
         &self,
         assistant_id: &AssistantId,
@@ -248,14 +293,17 @@ impl Agent {
         shared: &[Arc<dyn Tool>],
     ) -> Result<Graph> {
         let compactor = Arc::new(self.compactor(Some(model)));
-        let tools = self.main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), shared).await?;
-        let hooks = self.hooks(assistant_id, Role::Main, &tools).await?;
-        let before = self.before_compaction(assistant_id);
-        Ok(self.turn_graph(model, tools, hooks, CompactionNode { compactor, before }))
+        let tools = self
+            .main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), shared)
+            .await?;
+        let hooks = self.turn_hooks(assistant_id, AgentRole::Main, &tools).await?;
+        let before = self.compaction_hooks(assistant_id);
+        Ok(self.turn_graph(model, tools, hooks, CompactionNode { compactor, before_hooks: before }))
     }
 
-    /// Returns the tools of the thread's own agent: the shared ones of the process, its memory, recall, the store, the handoff and,
-    /// where there is a model, compaction and sub-agents, which have those of the process, and recall.
+    /// Returns the tools of the thread's own agent: the shared tools of the process, `edit_memory`,
+    /// `request_handoff`, recall and the store. With a model there are also compaction and sub-agents.
+    /// Sub-agents have the shared tools and recall.
     async fn main_tools(
         &self,
         assistant_id: &AssistantId,
@@ -263,32 +311,39 @@ impl Agent {
         shared: &[Arc<dyn Tool>],
     ) -> Result<Vec<Arc<dyn Tool>>> {
         let mut tools = shared.to_vec();
-        tools.push(Arc::new(EditMemory::new(self.agent_file(assistant_id))));
+        tools.push(Arc::new(EditMemoryTool::new(self.agent_file(assistant_id))));
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         tools.push(Arc::new(RecallTool));
         tools.push(Arc::new(StoreTool::new(assistant_id)));
         if let Some(ModelAndCompactor { model, compactor }) = model {
-            tools.push(Arc::new(CompactTool { compactor: Arc::clone(compactor) }));
-            let own = shared.iter().cloned().chain([Arc::new(RecallTool) as Arc<dyn Tool>]);
-            tools.push(Arc::new(self.task(assistant_id, model, own.collect()).await?));
+            tools.push(Arc::new(CompactConversationTool { compactor: Arc::clone(compactor) }));
+            let subagent_tools = shared.iter().cloned().chain([Arc::new(RecallTool) as Arc<dyn Tool>]);
+            tools.push(Arc::new(self.subagent_tool(assistant_id, model, subagent_tools.collect()).await?));
         }
         Ok(tools)
     }
 
-    async fn task(
+    /// Returns the tool `task`, whose sub-agents use `model` and these tools.
+    async fn subagent_tool(
         &self,
         assistant_id: &AssistantId,
         model: &Arc<dyn ChatModel>,
         tools: Vec<Arc<dyn Tool>>,
-    ) -> Result<Task> {
+    ) -> Result<SubagentTool> {
         let compactor = Arc::new(self.compactor(Some(model)));
-        let hooks = self.hooks(assistant_id, Role::Subagent, &tools).await?;
-        let graph = self.turn_graph(model, tools, hooks, CompactionNode { compactor, before: Vec::new() });
-        Ok(Task {
-            // A tool's work is done to its end.
+        let hooks = self.turn_hooks(assistant_id, AgentRole::Subagent, &tools).await?;
+        let graph =
+            self.turn_graph(model, tools, hooks, CompactionNode { compactor, before_hooks: Vec::new() });
+        Ok(SubagentTool {
+            // A sub-agent does not stop at shutdown on its own: a tool call is performed to its end.
             driver: Driver {
-                halt: CancellationToken::new(),
-                ..self.driving(Assembly { graph: Arc::new(graph), activities: Activities::default() }).await?
+                shutdown: CancellationToken::new(),
+                ..self
+                    .build_driver(AssembledGraph {
+                        graph: Arc::new(graph),
+                        activities: ActivityRegistry::default(),
+                    })
+                    .await?
             },
             assistant_id: assistant_id.clone(),
             model: Some(model.name().to_string()),
@@ -296,7 +351,11 @@ impl Agent {
         })
     }
 
-    async fn driving(&self, Assembly { graph, activities }: Assembly) -> Result<Driver> {
+    /// Returns a driver for the graph with the limits of the configuration and the lease of this process.
+    ///
+    /// # Errors
+    /// Fails if no lease can be taken.
+    async fn build_driver(&self, AssembledGraph { graph, activities }: AssembledGraph) -> Result<Driver> {
         let run = &self.config.run;
         let seconds_max = self.settings.limits.seconds_max.or(run.seconds_max);
         Ok(Driver {
@@ -304,13 +363,13 @@ impl Agent {
             graph,
             activities,
             lease: self.leases.lease().await?.clone(),
-            limits: Limits { steps_max: run.steps_max, time_max: seconds_max.map(Duration::from_secs) },
+            limits: DriverLimits { steps_max: run.steps_max, time_max: seconds_max.map(Duration::from_secs) },
             breakpoints: Breakpoints::default(),
-            halt: self.halt.clone(),
+            shutdown: self.halt_token.clone(),
         })
     }
 
-    /// Returns the part of the graph that turns run on.
+    /// Returns the part of the graph in which turns run.
     fn turn_graph(
         &self,
         model: &Arc<dyn ChatModel>,
@@ -320,27 +379,31 @@ impl Agent {
     ) -> Graph {
         hooks.push(Arc::new(CompactionHook { compactor: Arc::clone(&compaction.compactor) }));
         let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
-        let asking = self.asking(model, &tools, hooks.clone());
+        let model_node = self.model_node(model, &tools, hooks.clone());
         let workspace = self.settings.workspace.clone();
-        Graph::new(Edge::When(entry))
-            .node(point(Point::BeforeAgent), Edge::To(MODEL_NODE))
-            .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
-            .node(Arc::new(compaction), Edge::To(MODEL_NODE))
-            .node(point(Point::AfterModel), Edge::When(after_model))
-            .node(Arc::new(ToolsNode::new(tools, workspace, hooks.clone())), Edge::To(MODEL_NODE))
-            .node(point(Point::AfterAgent), Edge::When(handoff::after_turn))
+        Graph::new(Edge::Conditional(entry_node))
+            .with_node(point(HookPoint::BeforeAgent), Edge::To(MODEL_NODE))
+            .with_node(Arc::new(model_node), Edge::To(AFTER_MODEL_NODE))
+            .with_node(Arc::new(compaction), Edge::To(MODEL_NODE))
+            .with_node(point(HookPoint::AfterModel), Edge::Conditional(node_after_model))
+            .with_node(Arc::new(ToolsNode::new(tools, workspace, hooks.clone())), Edge::To(MODEL_NODE))
+            .with_node(point(HookPoint::AfterAgent), Edge::Conditional(handoff::route_after_turn))
     }
 
-    /// Returns who has a say before a conversation is condensed.
-    fn before_compaction(&self, assistant_id: &AssistantId) -> Vec<Arc<dyn BeforeCompaction>> {
+    /// Returns the hooks that run before a compaction takes effect, in order: the queueing for memory, the
+    /// configured hooks, and those of the embedding program.
+    fn compaction_hooks(&self, assistant_id: &AssistantId) -> Vec<Arc<dyn BeforeCompactionHook>> {
         let flush = MemoryFlush { assistant_id: assistant_id.clone() };
-        let flush = self.config.memory.enabled.then(|| Arc::new(flush) as Arc<dyn BeforeCompaction>);
-        let asked = self.user_hooks.iter().filter(|hook| hook.is_for(Occasion::CompactionBefore));
-        let asked = asked.map(|hook| Arc::new(Asked { hook: Arc::clone(hook) }) as Arc<dyn BeforeCompaction>);
-        flush.into_iter().chain(asked).chain(self.own_before.iter().cloned()).collect()
+        let flush = self.config.memory.enabled.then(|| Arc::new(flush) as Arc<dyn BeforeCompactionHook>);
+        let configured =
+            self.user_hooks.iter().filter(|hook| hook.is_subscribed_to(HookEvent::CompactionBefore));
+        let configured = configured
+            .map(|hook| Arc::new(VetoHook { hook: Arc::clone(hook) }) as Arc<dyn BeforeCompactionHook>);
+        flush.into_iter().chain(configured).chain(self.extra_compaction_hooks.iter().cloned()).collect()
     }
 
-    fn asking(
+    /// Returns the node that calls `model` with these tools and hooks.
+    fn model_node(
         &self,
         model: &Arc<dyn ChatModel>,
         tools: &[Arc<dyn Tool>],
@@ -351,146 +414,168 @@ impl Agent {
             tools: tools.iter().map(|tool| tool.spec()).collect(),
             hooks,
             contexts: Arc::clone(&self.contexts),
-            too_large_hint: "`/handoff` goes on in a short thread; `/rewind` takes this one back",
+            too_large_hint: "`/handoff` continues in a short thread; `/rewind` shortens this one",
         }
     }
 
-    /// Returns the node that would ask `model` in a turn, for a look at what it would send.
-    pub(crate) async fn asking_node(
+    /// Returns the model node of a turn, to preview the request that it would send.
+    pub(crate) async fn turn_model_node(
         &self,
         assistant_id: &AssistantId,
         model: &Arc<dyn ChatModel>,
     ) -> Result<ModelNode> {
         let compactor = Arc::new(self.compactor(Some(model)));
         let shared = self.shared_tools(assistant_id).await?;
-        let tools = self.main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), &shared).await?;
-        let hooks = self.hooks(assistant_id, Role::Main, &tools).await?;
-        Ok(self.asking(model, &tools, hooks))
+        let tools = self
+            .main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), &shared)
+            .await?;
+        let hooks = self.turn_hooks(assistant_id, AgentRole::Main, &tools).await?;
+        Ok(self.model_node(model, &tools, hooks))
     }
 
-    /// Returns what condenses the conversations of `model`.
+    /// Returns the compactor for conversations with `model`. A configured compaction model summarizes first,
+    /// and `model` second. If the configured model cannot be opened, the problem is recorded in the
+    /// compactor.
     pub(crate) fn compactor(&self, model: Option<&Arc<dyn ChatModel>>) -> Compactor {
         let settings = self.config.compaction.clone();
-        let own = settings.model.as_deref().map(|name| self.models.named(name));
-        let (own, problem) = match own {
-            Some(Ok(own)) => (Some(own), None),
+        let configured = settings.model.as_deref().map(|name| self.models.open_named(name));
+        let (configured, problem) = match configured {
+            Some(Ok(configured)) => (Some(configured), None),
             Some(Err(error)) => (None, Some(error.to_string())),
             None => (None, None),
         };
-        let is_other = |run: &&Arc<dyn ChatModel>| own.as_ref().is_none_or(|own| own.name() != run.name());
-        let summarisers = own.iter().chain(model.filter(is_other)).cloned().collect();
+        let is_different = |run: &&Arc<dyn ChatModel>| {
+            configured.as_ref().is_none_or(|configured| configured.name() != run.name())
+        };
+        let summarizers = configured.iter().chain(model.filter(is_different)).cloned().collect();
         Compactor {
             model: model.cloned(),
-            summarisers,
-            problem,
+            summarizers,
+            summarizer_problem: problem,
             settings,
             contexts: Arc::clone(&self.contexts),
-            sizes: Arc::clone(&self.sizes),
+            request_sizes: Arc::clone(&self.request_sizes),
         }
     }
 
-    /// Adds the part of the graph that handoffs run on.
-    fn with_handoff(&self, graph: Graph, model: Option<&Arc<dyn ChatModel>>) -> Graph {
-        let approval = self.approval(model);
+    /// Adds the nodes of handoffs to the graph.
+    fn add_handoff_nodes(&self, graph: Graph, model: Option<&Arc<dyn ChatModel>>) -> Graph {
+        let approval = self.handoff_approval_node(model);
         let drafting = approval.drafting.clone();
         graph
-            .node(Arc::new(HandoffSummarization { drafting }), Edge::When(handoff::after_draft))
-            .node(Arc::new(approval), Edge::When(handoff::after_decision))
-            .node(Arc::new(MarkFirstTurn), Edge::When(handoff::should_cleanup_handoff))
-            .node(Arc::new(HandoffCleanup), Edge::End)
+            .with_node(
+                Arc::new(HandoffSummarization { drafting }),
+                Edge::Conditional(handoff::route_after_draft),
+            )
+            .with_node(Arc::new(approval), Edge::Conditional(handoff::route_after_decision))
+            .with_node(Arc::new(MarkFirstTurn), Edge::Conditional(handoff::should_cleanup_handoff))
+            .with_node(Arc::new(HandoffCleanup), Edge::End)
     }
 
-    /// Returns the node that asks about proposals, where `model` would draft them.
-    pub(crate) fn approval(&self, model: Option<&Arc<dyn ChatModel>>) -> HandoffApproval {
+    /// Returns the node that asks a person about proposals. `model` drafts refined proposals.
+    pub(crate) fn handoff_approval_node(&self, model: Option<&Arc<dyn ChatModel>>) -> HandoffApproval {
         let config = &self.config.handoff;
         let models = Arc::clone(&self.models);
-        let drafting = Drafting {
+        let drafting = DraftSettings {
             model: model.cloned(),
-            open_model: Arc::new(move |name| models.named(name).map_err(|error| error.to_string())),
+            open_model: Arc::new(move |name| models.open_named(name).map_err(|error| error.to_string())),
             max_summary_tokens: config.max_summary_tokens,
             max_input_tokens: config.max_input_tokens,
-            folds: Arc::clone(&self.folds),
+            scan_cache: Arc::clone(&self.handoff_folds),
         };
         HandoffApproval { drafting, max_refinements: config.max_refinements }
     }
 
-    /// What takes part in a turn, in order: the stable part of a request first, so that caches hit.
-    async fn hooks(
+    /// Returns the hooks of a turn in order. Hooks that add stable parts of the request come first, so that a
+    /// provider's prompt cache is used.
+    async fn turn_hooks(
         &self,
         assistant_id: &AssistantId,
-        role: Role,
+        role: AgentRole,
         tools: &[Arc<dyn Tool>],
     ) -> Result<Vec<Arc<dyn Hook>>> {
         let toolbox = self.toolbox().await?;
         let workspace = self.settings.workspace.clone();
         let calls_max = self.settings.limits.model_calls_max.unwrap_or(self.config.run.model_calls_max);
-        let mut hooks: Vec<Arc<dyn Hook>> = match self.reach(assistant_id) {
-            Reach::Machine => vec![
+        let mut hooks: Vec<Arc<dyn Hook>> = match self.assistant_access(assistant_id) {
+            AssistantAccess::Machine => vec![
                 Arc::new(Instructions { workspace: workspace.to_string_lossy().into_owned(), role }),
                 Arc::new(ProjectNotes { workspace: workspace.clone() }),
                 Arc::clone(&toolbox.skills) as Arc<dyn Hook>,
             ],
-            Reach::Conversation => vec![Arc::new(Instructions { workspace: NO_WORKSPACE.to_owned(), role })],
+            AssistantAccess::Conversation => {
+                vec![Arc::new(Instructions { workspace: NO_WORKSPACE_TEXT.to_owned(), role })]
+            }
         };
-        if role == Role::Main && self.config.memory.enabled {
+        if role == AgentRole::Main && self.config.memory.enabled {
             hooks.push(Arc::new(TieredMemoryHook::new(&self.config.memory, assistant_id.clone())));
         }
         hooks.push(Arc::new(AgentMdHook::new(self.agent_file(assistant_id))));
-        hooks.push(Arc::new(CallLimit { calls_max }));
+        hooks.push(Arc::new(ModelCallLimit { calls_max }));
         let rules = Arc::clone(&toolbox.rules);
-        let approve = self.settings.approve;
-        let approval = ToolApproval::new(tools, workspace, rules, approve);
-        hooks.push(Arc::new(match self.reach(assistant_id) {
-            Reach::Machine => approval,
-            Reach::Conversation => approval.without_workspace(),
+        let policy = self.settings.approval_policy;
+        let approval = ToolApproval::new(tools, workspace, rules, policy);
+        hooks.push(Arc::new(match self.assistant_access(assistant_id) {
+            AssistantAccess::Machine => approval,
+            AssistantAccess::Conversation => approval.without_workspace(),
         }));
-        hooks.extend(self.own_hooks.iter().cloned());
+        hooks.extend(self.extra_hooks.iter().cloned());
         Ok(hooks)
     }
 }
 
-/// Returns the failure of a turn that comes to a model it does not have.
-fn without_model(problem: &Error) -> Failure {
-    Failure { hint: problem.hint(), ..Failure::new(FailureKind::Config, problem.failure_text()) }
+/// Returns the failure of a turn that reaches the model node without a usable model.
+fn no_model_failure(problem: &Error) -> StepFailure {
+    StepFailure { hint: problem.hint(), ..StepFailure::new(FailureKind::Config, problem.failure_text()) }
 }
 
-fn entry(channels: &Channels) -> runtime::NextNode {
-    match START_CHANNEL.get(channels)? {
+/// Returns the first node of a run. A run without an entry has no node and performs only pending activities.
+fn entry_node(channels: &Channels) -> runtime::NextNode {
+    match ENTRY_CHANNEL.get(channels)? {
         Some(GraphEntry::Turn) => Ok(Some(BEFORE_AGENT_NODE)),
-        Some(GraphEntry::Handoff) => handoff::entry(channels),
+        Some(GraphEntry::Handoff) => handoff::route_entry(channels),
         Some(GraphEntry::Compaction) => Ok(Some(COMPACTION_NODE)),
         None => Ok(None),
     }
 }
 
-fn after_model(channels: &Channels) -> runtime::NextNode {
-    Ok(Some(if runtime::wants_tools(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))
+/// Returns the node after `after_model`: the tools if the answer has calls to make, otherwise the end of the
+/// turn.
+fn node_after_model(channels: &Channels) -> runtime::NextNode {
+    Ok(Some(if runtime::has_tool_calls(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))
 }
 
 #[cfg(test)]
 mod tests {
-    use compaction::{Wanted, wanted_channels};
+    use compaction::{CompactionRequest, compaction_request_channels};
     use protocol::CompactionTrigger;
 
     use super::*;
 
     #[test]
-    fn e9_a_turn_that_is_cut_off_while_it_is_condensed_stays_a_turn() {
-        let wanted = |is_whole_run| Wanted {
+    fn e9_a_turn_that_is_interrupted_during_its_compaction_resumes_as_a_turn() {
+        let request = |is_whole_run| CompactionRequest {
             trigger: CompactionTrigger::Auto,
             focus: None,
             keep: None,
             frame_tokens: 0,
             is_whole_run,
         };
-        // Whatever began the run before: an answer resumes a turn in the state that a handoff or a compaction left.
-        for before in [Purpose::Turn, Purpose::Handoff, Purpose::Compaction, Purpose::Rest] {
-            for (is_whole_run, purpose) in [(false, Purpose::Turn), (true, Purpose::Compaction)] {
-                let mut channels = before.channels();
-                channels.extend(wanted_channels(&wanted(is_whole_run)));
-                assert_eq!(Purpose::at(Some(COMPACTION_NODE), Some(&channels)), purpose, "{before:?}");
+        // The purpose before does not matter: an answer resumes a turn in the state that a handoff or a
+        // compaction left.
+        for before in
+            [RunPurpose::Turn, RunPurpose::Handoff, RunPurpose::Compaction, RunPurpose::PendingActivities]
+        {
+            for (is_whole_run, purpose) in [(false, RunPurpose::Turn), (true, RunPurpose::Compaction)] {
+                let mut channels = before.entry_channels();
+                channels.extend(compaction_request_channels(&request(is_whole_run)));
+                assert_eq!(
+                    RunPurpose::from_node(Some(COMPACTION_NODE), Some(&channels)),
+                    purpose,
+                    "{before:?}"
+                );
             }
         }
-        assert_eq!(Purpose::at(Some(COMPACTION_NODE), None), Purpose::Turn);
+        assert_eq!(RunPurpose::from_node(Some(COMPACTION_NODE), None), RunPurpose::Turn);
     }
 }

@@ -1,5 +1,5 @@
-//! Errors of the agent: the sum of the errors of its services, and the class of a failure. What each service can fail with,
-//! with its class and its hint, is beside the service.
+//! Errors of the agent: one enum over the errors of its services, and the class of a failure. The variants of
+//! each service, with their classes and hints, are defined beside that service.
 
 pub(crate) mod store;
 
@@ -7,41 +7,45 @@ use std::borrow::Cow;
 
 use crate::{AdminError, HandoffError, HomeError, MemoryError, RunError, ThreadError};
 
-/// The kind of a failure; front ends turn it into exit codes and HTTP statuses.
+/// The class of a failure. Front ends convert it into exit codes and HTTP statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// The person asked for something that is not there or not possible.
+pub enum ErrorClass {
+    /// The request names a missing object or is not possible.
     User,
-    /// Another client was first, or a run is active.
+    /// Another client acted first, or a run of the thread is active.
     Conflict,
-    /// A person stopped it.
+    /// A person stopped the operation.
     Stopped,
     /// A setting is wrong.
     Config,
-    /// A model could not be used.
+    /// No model could be used, or a model call failed.
     Model,
-    /// The data cannot be read or written.
+    /// Stored data could not be read or written.
     Store,
-    /// Segue is at fault.
+    /// A defect of Segue.
     Internal,
 }
 
-/// The kind of a failure, and what a person can do about it, as one sentence.
-pub(crate) type Advice = (Class, Option<Cow<'static, str>>);
+/// The class of a failure, and optionally a hint: one sentence that says what a person can do.
+pub(crate) type ErrorAdvice = (ErrorClass, Option<Cow<'static, str>>);
 
-impl Class {
-    pub(crate) fn with(self, hint: impl Into<Cow<'static, str>>) -> Advice {
+impl ErrorClass {
+    /// Combines the class with a hint.
+    pub(crate) fn with_hint(self, hint: impl Into<Cow<'static, str>>) -> ErrorAdvice {
         (self, Some(hint.into()))
     }
 }
 
-/// A failed call. A failure of the journal is always [`Error::Journal`], whichever service met it.
+/// A failed call of the agent. A failure of the journal is always [`Error::Journal`], whichever service
+/// encountered it.
+///
+/// The text of an error completes the words "failed to …".
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A call about a thread failed.
     #[error(transparent)]
     Thread(#[from] ThreadError),
-    /// A run could not be found, admitted or driven.
+    /// A run could not be found, admitted or executed.
     #[error(transparent)]
     Run(#[from] RunError),
     /// A call about a handoff failed.
@@ -56,29 +60,30 @@ pub enum Error {
     /// The home folder, the configuration or the database could not be opened.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// The journal failed.
+    /// Reading from or writing to the journal failed.
     #[error(transparent)]
     Journal(#[from] journal::Error),
-    /// Something could not be written as JSON.
+    /// A value could not be serialized as JSON.
     #[error("write JSON")]
     Json(#[from] serde_json::Error),
-    /// A blocking task panicked, or the program is about to end.
+    /// A blocking task panicked, or the runtime shut down before the task finished.
     #[error("finish a task")]
     Task(#[from] tokio::task::JoinError),
 }
 
 impl Error {
-    /// Returns the kind of the failure.
-    pub fn class(&self) -> Class {
+    /// Returns the class of the failure.
+    pub fn class(&self) -> ErrorClass {
         self.advice().0
     }
 
-    /// Returns what a person can do about it, as one sentence.
+    /// Returns a hint, one sentence that says what a person can do; `None` if no action helps.
     pub fn hint(&self) -> Option<String> {
         self.advice().1.map(Cow::into_owned)
     }
 
-    /// Returns the text that is stored with a run that failed with this error.
+    /// Returns the text that is stored with a run that failed with this error. For a missing model it is
+    /// shorter than the error itself, because the run already names its thread.
     pub(crate) fn failure_text(&self) -> String {
         if matches!(self, Self::Run(RunError::NoModel(_))) {
             return "no model is configured".to_owned();
@@ -86,7 +91,8 @@ impl Error {
         self.to_string()
     }
 
-    fn advice(&self) -> Advice {
+    /// Returns the class and the hint that the service gives for the error.
+    fn advice(&self) -> ErrorAdvice {
         match self {
             Self::Thread(error) => error.advice(),
             Self::Run(error) => error.advice(),
@@ -95,41 +101,43 @@ impl Error {
             Self::Admin(error) => error.advice(),
             Self::Home(error) => error.advice(),
             Self::Journal(error) => store::advice(error),
-            Self::Json(_) | Self::Task(_) => (Class::Internal, None),
+            Self::Json(_) | Self::Task(_) => (ErrorClass::Internal, None),
         }
     }
 
-    /// Returns whether another run of the thread, or another process, was there first.
-    pub const fn is_outrun(&self) -> bool {
+    /// Returns whether another run of the thread, or another process, committed first.
+    pub const fn has_lost_race(&self) -> bool {
         matches!(
             self,
-            Self::Run(RunError::Runtime(runtime::Error::Outrun) | RunError::Active(_))
+            Self::Run(RunError::Runtime(runtime::Error::HeadConflict) | RunError::Active(_))
                 | Self::Journal(journal::Error::Busy { .. } | journal::Error::Fenced { .. })
         )
     }
 
-    /// Returns whether another run of the thread is active: nothing was done, and the same call may succeed when that has
-    /// ended.
+    /// Returns whether another run of the thread is active. Nothing was done, and the same call may succeed
+    /// when that run has ended.
     pub const fn is_busy(&self) -> bool {
         matches!(
             self,
-            Self::Memory(MemoryError::Tiers(memory::SummarizationError::Busy { .. }))
+            Self::Memory(MemoryError::Summarization(memory::SummarizationError::Busy { .. }))
                 | Self::Journal(journal::Error::Busy { .. })
         )
     }
 
-    /// Returns whether a run stopped between two steps because this process is about to end.
+    /// Returns whether a run stopped between two steps because this process is shutting down.
     pub const fn is_halted(&self) -> bool {
-        matches!(self, Self::Run(RunError::Runtime(runtime::Error::Halted)))
+        matches!(self, Self::Run(RunError::Runtime(runtime::Error::ShuttingDown)))
     }
 
-    /// Returns whether nobody could say in time that this process works on a run, for no fault of the run.
-    pub const fn is_lease_end(&self) -> bool {
-        matches!(self, Self::Run(RunError::Runtime(runtime::Error::LeaseEnded { .. })))
+    /// Returns whether this process could not renew its lease of a run in time. The run itself is not at
+    /// fault.
+    pub const fn is_lease_expired(&self) -> bool {
+        matches!(self, Self::Run(RunError::Runtime(runtime::Error::LeaseExpired { .. })))
     }
 
-    /// Returns whether what was named is not there, or is somebody else's, which looks the same.
-    pub const fn is_absent(&self) -> bool {
+    /// Returns whether the named object does not exist or belongs to another owner. Callers cannot
+    /// distinguish the two cases.
+    pub const fn is_not_found(&self) -> bool {
         matches!(
             self,
             Self::Thread(
@@ -143,9 +151,9 @@ impl Error {
     }
 }
 
-/// Converts the error of a crate into that of the service to which it belongs; a failure of the journal that it holds is
-/// [`Error::Journal`].
-macro_rules! convert {
+/// Implements `From` for the error of another crate, as a variant of the service to which it belongs. With
+/// `unless`, a journal failure inside the error becomes [`Error::Journal`] instead.
+macro_rules! impl_from_errors {
     ($($source:ty => $service:ident($error:path) $(, unless $journal:path)?;)*) => {$(
         impl From<$source> for Error {
             fn from(error: $source) -> Self {
@@ -158,23 +166,23 @@ macro_rules! convert {
     )*};
 }
 
-convert! {
+impl_from_errors! {
     transcripts::Error => Thread(ThreadError::Transcript);
-    protocol::UnreadableBody => Thread(ThreadError::Event);
+    protocol::EventBodyError => Thread(ThreadError::Event);
     runtime::Error => Run(RunError::Runtime), unless runtime::Error::Journal;
     model::Error => Run(RunError::Model);
     handoff::mirror::Error => Handoff(HandoffError::Mirror), unless handoff::mirror::Error::Journal;
-    memory::Error => Memory(MemoryError::AgentMd);
+    memory::Error => Memory(MemoryError::AgentFile);
     memory::RecallError => Memory(MemoryError::Recall), unless memory::RecallError::Journal;
-    memory::SummarizationError => Memory(MemoryError::Tiers), unless memory::SummarizationError::Journal;
+    memory::SummarizationError => Memory(MemoryError::Summarization), unless memory::SummarizationError::Journal;
     memory::ItemError => Memory(MemoryError::Item), unless memory::ItemError::Journal;
     tools::permission::Error => Admin(AdminError::Permission);
     mcp::Error => Admin(AdminError::Mcp);
     telemetry::Error => Admin(AdminError::Tracing);
 }
 
-/// Returns the hint where several ids begin with what was given.
-pub(crate) fn more_of(matches: &[impl ToString]) -> String {
+/// Returns the hint for an id prefix that matches several ids. It lists the first five of them.
+pub(crate) fn ambiguous_id_hint(matches: &[impl ToString]) -> String {
     let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();
     format!("give more of the id: {}", ids.join(", "))
 }
@@ -184,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_of_the_journal_is_one_whichever_service_met_it() {
+    fn a_journal_failure_is_the_same_variant_for_every_service() {
         let run_id = protocol::RunId::generate();
         let unknown = || journal::Error::UnknownRun { thread_id: protocol::ThreadId::generate(), run_id };
         let errors: [Error; 6] = [
@@ -197,7 +205,7 @@ mod tests {
         ];
         for error in errors {
             assert!(matches!(error, Error::Journal(_)), "{error:?}");
-            assert!(error.is_absent(), "{error:?}");
+            assert!(error.is_not_found(), "{error:?}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The home folder: where everything Segue keeps lives, and with which permissions. Nothing is written outside it, but for a
-//! journal that is elsewhere.
+//! The home folder: the paths of all files that Segue keeps, and their permissions. Nothing is written
+//! outside it, except a journal whose configured file is elsewhere and the process locks beside that file.
 
 pub(crate) mod config;
 pub(crate) mod database;
 pub(crate) mod error;
 pub(crate) mod keys;
 pub(crate) mod lease;
-mod locks;
 pub(crate) mod machine;
-pub(crate) mod moving;
+pub(crate) mod maintenance;
+mod process_locks;
 mod replicas;
 
 use std::path::{Path, PathBuf};
@@ -18,20 +18,22 @@ use protocol::AssistantId;
 
 use crate::{HomeError, Result};
 
-/// The folder of the locks by which processes tell that they live.
-const PROCESSES: &str = "processes";
+/// The name of the folder with the lock files of the running processes.
+const PROCESS_LOCKS_FOLDER: &str = "processes";
 
-/// `$SEGUE_HOME`, or `segue` in the platform's data folder.
+/// The home folder: `$SEGUE_HOME`, or `segue` in the platform's data folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Home {
+pub struct HomeFolder {
+    /// The absolute path of the folder.
     root: PathBuf,
 }
 
-impl Home {
-    /// Returns the home that `SEGUE_HOME` names, or the platform's default. Nothing is created yet.
+impl HomeFolder {
+    /// Returns the home folder that `segue_home` names, or the platform's default if it is unset or empty.
+    /// Creates nothing.
     ///
     /// # Errors
-    /// When neither `SEGUE_HOME` nor a home folder of the user is known, or the path is not absolute.
+    /// Fails if the path cannot be made absolute, or if neither it nor the home folder of the user is known.
     pub fn locate(segue_home: Option<&std::ffi::OsStr>) -> Result<Self> {
         let root = match segue_home {
             Some(path) if !path.is_empty() => {
@@ -45,52 +47,56 @@ impl Home {
         Ok(Self { root })
     }
 
-    /// Creates the folder, readable by its owner only.
+    /// Creates the folder with mode 0700, so that only its owner can read it.
     ///
     /// # Errors
-    /// When it cannot be created, or is not a folder.
+    /// Fails if the folder cannot be created, or if the path exists and is not a folder.
     pub fn create(&self) -> Result<()> {
-        create_private(&self.root)
+        create_private_folder(&self.root)
     }
 
-    /// Returns the folder.
+    /// Returns the path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the database.
-    pub fn database(&self) -> PathBuf {
+    /// Returns the path of the database file.
+    pub fn database_path(&self) -> PathBuf {
         self.root.join("segue.db")
     }
 
-    /// Returns the file of the install token, by which a server knows the person at the machine.
-    pub fn token(&self) -> PathBuf {
+    /// Returns the path of the file with the install token, which authenticates the person at the machine to
+    /// a server.
+    pub fn token_path(&self) -> PathBuf {
         self.root.join("token")
     }
 
-    /// Returns the folder of the skills that every workspace has.
-    pub fn skills(&self) -> PathBuf {
+    /// Returns the folder of the skills that are available in every workspace.
+    pub fn skills_path(&self) -> PathBuf {
         self.root.join("skills")
     }
 
-    /// Returns the settings.
-    pub fn config(&self) -> PathBuf {
+    /// Returns the path of `config.toml`.
+    pub fn config_path(&self) -> PathBuf {
         self.root.join("config.toml")
     }
 
-    /// Returns the assistant's memory file.
-    pub fn agent_md(&self, assistant_id: &AssistantId) -> PathBuf {
+    /// Returns the path of the assistant's `agent.md`.
+    pub fn agent_md_path(&self, assistant_id: &AssistantId) -> PathBuf {
         self.root.join("agents").join(assistant_id.as_str()).join("agent.md")
     }
 
-    /// Returns the folder of the locks by which processes tell that they live, unless the journal is a file elsewhere.
-    pub(crate) fn processes(&self) -> PathBuf {
-        self.root.join(PROCESSES)
+    /// Returns the folder of the process locks for a journal in the home folder or on a server.
+    pub(crate) fn process_locks_path(&self) -> PathBuf {
+        self.root.join(PROCESS_LOCKS_FOLDER)
     }
 }
 
-/// Creates a folder with mode 0700, and its missing parents.
-pub(crate) fn create_private(path: &Path) -> Result<()> {
+/// Creates a folder with mode 0700, and its missing parents with the same mode.
+///
+/// # Errors
+/// Fails if the folder cannot be created, or if the path exists and is not a folder.
+pub(crate) fn create_private_folder(path: &Path) -> Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -1,8 +1,9 @@
-//! Assembly: configuration, the one graph with its nodes in their one order, and the calls a front end makes: open,
-//! import, send, hand off, decide, recover, list.
+//! The agent: configuration, assembly of the graph of a turn, and the services that front ends call to manage
+//! threads, runs, handoffs, memory and administration.
 //!
-//! The terminal and HTTP are faces of [`Agent`] and hold no rules. This room holds none of its own either: what a
-//! handoff is, how a turn runs and what a message means is decided in the rooms below.
+//! The terminal and the HTTP crates are front ends of [`Agent`] and hold no rules. This crate holds no
+//! feature rules either: the crates below it decide how a handoff works, how a turn runs and what a message
+//! means. It also knows no wire protocol.
 
 mod agent;
 mod assembly;
@@ -18,83 +19,91 @@ mod workspace;
 
 pub use agent::admin_error::AdminError;
 pub use agent::services::{AdminService, HandoffService, MemoryService, RunService, ThreadService};
-pub use agent::{Agent, RunLimits, Settings};
+pub use agent::{Agent, AgentSettings, RunLimitOverrides};
 pub use assembly::models::{ModelStatus, ProviderStatus};
 pub use assembly::toolbox::ToolInfo;
-pub use compaction::Keep;
-pub use error::{Class, Error};
+pub use compaction::KeepPolicy;
+pub use error::{Error, ErrorClass};
 pub use handoffs::error::HandoffError;
 pub use handoffs::{
-    Decided, Fullness, HandoffCost, HandoffRequest, HandoffReview, ListedHandoff, PendingHandoff,
+    ContextUsage, HandoffCost, HandoffOutcome, HandoffRequestOptions, HandoffReview, ListedHandoff,
+    PendingHandoff,
 };
-pub use home::Home;
-pub use home::config::{Config, UserTools};
-pub use home::database::{Database, DatabaseConfig};
+pub use home::HomeFolder;
+pub use home::config::{ConfigFile, UserTools};
+pub use home::database::{DatabaseAddress, DatabaseConfig};
 pub use home::error::HomeError;
-pub use home::moving::backup_path;
+pub use home::maintenance::backup_path;
 pub use memories::error::MemoryError;
-pub use memories::{AgentMdStats, MemoryStats, TurnStats};
-pub use reports::doctor::{Check, Verdict};
-pub use reports::{CondensedPart, ContextPart, ContextReport, CostReport, ModelCost};
-pub use requests::action::{Answer, Answers, RequestReader, RunAction, RunInput, UnreadableAnswer};
+pub use memories::{AgentMdStats, MemoryStats, MessageStats};
+pub use reports::doctor::{CheckStatus, DoctorCheck};
+pub use reports::{CompactedPart, ContextPart, ContextReport, CostReport, ModelCost};
+pub use requests::action::{
+    InterruptAnswers, ParsedAnswer, RequestReader, RunAction, RunInput, UnreadableAnswer,
+};
 pub use requests::error::RunError;
 pub use requests::messages::{
-    CLIENT, CONTENT_FORMS, Change, InputMessage, client_fields, fields_block, fields_of,
+    CLIENT_PROVIDER, CONTENT_FORMS, InputMessage, MessageChange, client_fields, client_fields_block,
+    client_fields_of_block,
 };
-pub use requests::secrets::check_request;
-pub use requests::{Begun, IfExists, NewThread, TEMPORARY_KEY, Webhook, Webhooks, steps_max};
+pub use requests::secret_check::check_request;
+pub use requests::{
+    IfExists, NewThread, PendingWebhook, PendingWebhookPage, StartedRun, TEMPORARY_KEY, requested_steps_max,
+};
 pub use states::{
-    Continuation, GraphEdge, GraphPlace, GraphShape, ModelWindow, State, StateChange, StateMessage,
-    StateOrigin, has_media, shown_channels,
+    Continuation, GraphEdge, GraphShape, GraphVertex, ModelWindow, StateChange, StateMessage, StateOrigin,
+    ThreadSnapshot, client_channels, has_media,
 };
-pub use threads::compaction::{CompactionRequest, Condensed, Uncompacted};
+pub use threads::compaction::{CompactionParameters, ThreadCompaction, ThreadCompactionUndo};
 pub use threads::error::ThreadError;
 pub use threads::export::{export_json, export_markdown};
-pub use threads::import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
-pub use threads::lineage::{Lineage, LineageThread, SubagentThread, SubagentsOf};
-pub use threads::pruning::{KeptThreads, Named, Prunable, PrunableThread, Pruned};
-pub use threads::rewind::{Prompt, Rewound};
-pub use threads::spans::Traced;
-pub use threads::{ThreadNode, state_of};
-pub use workspace::{WORKSPACE_KEY, is_in_place};
+pub use threads::import::{FoundSession, ImportReport, ImportedThread, SessionImportProblem};
+pub use threads::lineage::{LineageThread, SubagentList, SubagentThread, ThreadLineage};
+pub use threads::pruning::{KeptThreadCounts, NamedThreadPolicy, PrunableThread, PrunePlan, PruneReport};
+pub use threads::rewind::{RewindResult, UserPrompt};
+pub use threads::spans::TraceSubject;
+pub use threads::{ThreadNode, display_state};
+pub use workspace::{WORKSPACE_KEY, is_canonical_folder};
 
 pub use facts::redact;
-pub use handoff::mirror::{Delivered, MirrorReport, MirrorStatus, Rows as MirrorRows};
-pub use handoff::render::{heading as summary_heading, markdown as summary_markdown};
+pub use handoff::mirror::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus};
+pub use handoff::render::{heading as summary_heading, render_markdown as summary_markdown};
 pub use handoff::{
-    Counts as CoverageCounts, EXTRACTIVE, Figures as HandoffFigures, Statistics as HandoffStatistics,
-    UNDECIDED, counts as coverage_counts, name_assistant,
+    CoverageCounts, HandoffStatistics, OFFLINE_SUMMARY_MODEL, OutcomeStatistics, UNDECIDED_NOTE,
+    count_coverage, show_assistant_name,
 };
-pub use journal::moving::{BackedUp, Copied, Migrated, Outcome as CopyOutcome, Step as MoveStep, TableSum};
+pub use journal::copy::{BackupReport, CopyOutcome, CopyPhase, CopyReport, SchemaMigration, TableChecksum};
 pub use journal::view::{
-    ArchiveMarker, BoundaryEntry, CallHeader, FailedEntry, HistoryEntry, HistoryItem, SummaryMarker,
-    UndoneEntry, listed as history_entry,
+    ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, HistoryEntry, HistoryItem,
+    ImportedBoundaryEntry, SummaryMarker, ToolCallHeader, page_entry,
 };
 pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolFigures, ThreadSize};
-pub use journal::{AnyNews, News, ThreadNews};
+pub use journal::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use journal::{
-    Direction, EventQuery, FoundKind, HistoryPage, HistoryQuery, OutboxPlace, RunFilter, Shown, Sort, SortBy,
-    StoredSummary, Subagents, Superseded, ThreadFilter,
+    EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexHitKind, OutboxCursor, RunFilter,
+    SortDirection, StoredSummary, SubagentVisibility, SupersededVisibility, ThreadFilter, ThreadSort,
+    ThreadSortKey,
 };
 pub use mcp::{
-    Answer as McpAnswer, Planned as McpServer, ServerState, ServerStatus, Source as McpSource, Standing,
+    ConfigOrigin, ConsentDecision, McpServerState, McpServerStatus, PlannedServer, ServerReadiness,
 };
 pub use memory::{
-    Beside, Extent, Found, ItemSearch, Items, Kept, NamespaceSearch, Passage, Recall, RecallQuery,
-    Remembered, Rest, Rewritten, SearchHit, SearchRequest, SearchResults, Settled, Snapshot as AgentMd,
-    Speaker, Tiering, Wanted,
+    AdjacentMessage, AgentFileSnapshot, ItemSearch, ItemStore, MessageFilter, NamespaceSearch, PutReceipt,
+    ReadExtent, RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote, RewriteOutcome,
+    SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker, SummarizedTurns,
 };
-pub use model::tokens::estimate as estimate_tokens;
+pub use model::tokens::estimate_tokens;
 pub use runtime::{
-    Cut, Frame, Frames, Item, Mode, Position, Retelling, Retold, RunEnd, STEP_BITS, Subscription, Within,
+    FRAME_COUNT_BITS, Frame, FrameMode, FramePosition, FrameSender, FrameSubscription, Replay, ReplayStatus,
+    RunEnd, SubagentFrame, SubscriptionItem, TakeoverGap,
 };
 pub use telemetry::{
-    BOUNDS as DURATION_BOUNDS, Counts, Durations, Kind as SpanKind, Outcome as SpanOutcome, Span, SpanId,
-    ToolCalled, TraceId, Traces,
+    DURATION_BOUNDS, DurationHistogram, SpanId, SpanOutcome, TelemetryTotals, ToolCallRef, TraceExport,
+    TraceId, TraceSpan, TraceSpanKind,
 };
 pub use tokio_util::sync::CancellationToken;
-pub use tools::permission::{Policy, Rule, Scope, looks_secret};
-pub use user_hooks::{Hooks, Missed, Occasion, end_commands as end_hook_commands};
+pub use tools::permission::{ApprovalPolicy, PermissionRule, RuleScope, looks_secret};
+pub use user_hooks::{HookDispatcher, HookEvent, MissedHookCall, kill_commands as end_hook_commands};
 
-/// The result type of this room.
+/// The result of a call that can fail with an [`Error`] of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

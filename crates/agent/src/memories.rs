@@ -1,5 +1,5 @@
-//! Memory, as a front end asks for it: keep, look, find, trace, and the work that is done behind a turn. What becomes a
-//! summary, and how, is decided in the `memory` room.
+//! The memory service: notes in `agent.md`, search, statistics, stored items, and the summarization of old
+//! messages after a turn. The `memory` crate decides which messages are summarized, and how.
 
 pub(crate) mod error;
 
@@ -10,120 +10,126 @@ use std::sync::Arc;
 use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, StoredSummary, SummaryQuery};
 
 use memory::{
-    AgentFile, Items, Remembered, Rewritten, SearchRequest, SearchResults, Snapshot, SummarizationHandoff,
-    TRANSFER_DUE, Tiering,
+    AgentFile, AgentFileSnapshot, ItemStore, RememberedNote, RewriteOutcome, SearchRequest, SearchResults,
+    SummarizationHandoff, SummarizationWorker, TRANSFER_OUTBOX_KIND,
 };
 use model::ChatModel;
-use protocol::{AssistantId, LoggedTurn, RunStatus, ThreadId};
-use runtime::{Frame, Frames, RunEnd};
+use protocol::{AssistantId, LoggedMessage, RunStatus, ThreadId};
+use runtime::{Frame, FrameSender, RunEnd};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::agent::services::MemoryService;
 
-/// How much an assistant remembers, tier by tier.
+/// The amount of an assistant's memory, by tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryStats {
-    /// Long-term memory that every conversation begins with.
+    /// Long-term memory: the `agent.md` that every conversation begins with.
     pub agent_md: AgentMdStats,
-    /// What people and models said in plain words.
-    pub turns: TurnStats,
-    /// Summaries of medium-term memory.
+    /// Short-term memory: the plain-text messages of people and models.
+    pub turns: MessageStats,
+    /// Medium-term memory: the number of stored summaries.
     pub summaries: u64,
-    /// Items in the store, whoever put them.
+    /// The number of items in the store, whoever stored them.
     pub items: u64,
-    /// Threads of the assistant some of whose turns wait to be summarised.
+    /// The number of the assistant's threads with messages that are queued for summarization.
     pub due: u64,
 }
 
-/// The size of agent.md.
+/// The state and size of `agent.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AgentMdStats {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Whether it is there.
+    /// True if the path exists.
     pub exists: bool,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The most bytes that may be noted in it.
+    /// The largest size in bytes up to which notes may be added.
     pub bytes_max: u64,
-    /// Why it cannot be read, if it cannot.
+    /// The reason why it cannot be read; `None` if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Turns of an assistant.
+/// The number of an assistant's messages, by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct TurnStats {
-    /// No summary stands for them.
+pub struct MessageStats {
+    /// Messages that no summary covers.
     pub active: u64,
-    /// A summary does.
+    /// Messages that a summary covers.
     pub summarised: u64,
-    /// A rewind took them back.
+    /// Messages that a rewind hid.
     pub withdrawn: u64,
 }
 
-/// What an item of the queue says of whose turns are due.
+/// The fields of a queued summarization that identify its thread.
 #[derive(Deserialize)]
-struct Due {
+struct DueThreadRecord {
+    /// The assistant that owns the messages.
     agent_id: AssistantId,
+    /// The thread with the messages.
     thread_id: ThreadId,
 }
 
 impl MemoryService<'_> {
-    /// Returns what there is about some words: messages, archived ones too, summaries, handoffs and items, best first.
+    /// Searches messages, including archived ones, summaries, handoffs and items. The best hits come first.
     ///
     /// # Errors
-    /// When there is no word to look for, or the journal fails.
+    /// Fails if the request contains no word to search for, or if the journal fails.
     pub async fn search(self, request: &SearchRequest) -> Result<SearchResults> {
         Ok(memory::search(&*self.agent.store, request).await?)
     }
 
-    /// Adds a line to the notes in agent.md, outside the block; secrets are withheld from it.
+    /// Adds a line to the notes in `agent.md`, outside the managed block. Secrets in it are redacted.
     ///
     /// # Errors
-    /// When there is nothing to add, or the file cannot be written.
-    pub async fn remember(self, text: &str) -> Result<Remembered> {
+    /// Fails if the text is blank, or if the file cannot be written.
+    pub async fn remember(self, text: &str) -> Result<RememberedNote> {
         let text = text.to_owned();
         self.with_agent_md(move |file| memory::remember(file, &text)).await
     }
 
-    /// Returns agent.md as it is on disk; a missing one is empty.
+    /// Returns the content of `agent.md` on disk. A missing file is returned as an empty one.
     ///
     /// # Errors
-    /// When there is something that cannot be read.
-    pub fn agent_md(self) -> Result<Arc<Snapshot>> {
+    /// Fails if the file exists and cannot be read.
+    pub fn agent_md(self) -> Result<Arc<AgentFileSnapshot>> {
         Ok(self.agent.agent_file(&self.agent.settings.assistant_id).read()?)
     }
 
-    /// Returns where agent.md is.
+    /// Returns the path of `agent.md`.
     pub fn agent_md_path(self) -> PathBuf {
-        self.agent.settings.home.agent_md(&self.agent.settings.assistant_id)
+        self.agent.settings.home.agent_md_path(&self.agent.settings.assistant_id)
     }
 
-    /// Puts what a person made of the text they were shown in the place of agent.md. The block is not theirs to change,
-    /// and what others noted meanwhile is not lost: the answer says so, and nothing is written then.
+    /// Replaces the text of `agent.md` with a person's edit of it. `displayed` is the text that the person
+    /// started from.
+    ///
+    /// The managed block is not part of the edit. If someone else changed the file since `displayed` was
+    /// read, nothing is written and the outcome says so, so that no note is lost.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or would be too large; it is as it was.
-    pub async fn edit_agent_md(self, shown: Vec<u8>, edited: Vec<u8>) -> Result<Rewritten> {
-        self.with_agent_md(move |file| file.rewrite(&shown, &edited)).await
+    /// Fails if the file cannot be read or written, or if the result would be too large. The file is
+    /// unchanged in that case.
+    pub async fn edit_agent_md(self, displayed: Vec<u8>, edited: Vec<u8>) -> Result<RewriteOutcome> {
+        self.with_agent_md(move |file| file.rewrite(&displayed, &edited)).await
     }
 
-    /// Returns how much the assistant remembers.
+    /// Returns the amount of the assistant's memory.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn stats(self) -> Result<MemoryStats> {
         let assistant_id = &self.agent.settings.assistant_id;
         let counts = self.agent.store.memory_counts(assistant_id).await?;
-        let due = self.memory_due().await?;
+        let due = self.due_thread_count().await?;
         Ok(MemoryStats {
             agent_md: self.agent_md_stats(),
-            turns: TurnStats {
+            turns: MessageStats {
                 active: counts.active_turns,
                 summarised: counts.summarised_turns,
-                withdrawn: counts.withdrawn_turns,
+                withdrawn: counts.rewound_turns,
             },
             summaries: counts.summaries,
             items: counts.items,
@@ -131,30 +137,31 @@ impl MemoryService<'_> {
         })
     }
 
-    /// Returns how many threads of the assistant have turns that wait to be summarised. Only the queue is read.
+    /// Returns the number of the assistant's threads with messages that are queued for summarization. Reads
+    /// only the outbox, page by page.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn memory_due(self) -> Result<u64> {
+    /// Fails only if the journal does.
+    pub async fn due_thread_count(self) -> Result<u64> {
         let mut threads = BTreeSet::new();
-        let mut page = OutboxQuery::of(TRANSFER_DUE, PAGE_ROWS_MAX);
+        let mut page = OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, PAGE_ROWS_MAX);
         loop {
             let items = self.agent.store.outbox(page.clone()).await?;
-            let dues = items.iter().filter_map(|item| Due::deserialize(&item.payload).ok());
-            let own = dues.filter(|due| due.agent_id == self.agent.settings.assistant_id);
-            threads.extend(own.map(|due| due.thread_id));
+            let records = items.iter().filter_map(|item| DueThreadRecord::deserialize(&item.payload).ok());
+            let own = records.filter(|record| record.agent_id == self.agent.settings.assistant_id);
+            threads.extend(own.map(|record| record.thread_id));
             if items.len() < page.limit {
                 return Ok(threads.len() as u64);
             }
-            page.after = items.last().map(OutboxItem::place);
+            page.after = items.last().map(OutboxItem::cursor);
         }
     }
 
-    /// Returns the newest summaries of the assistant's old turns, newest first, each with the thread they begin in; never
-    /// more than 5,000, and none for a limit of 0.
+    /// Returns the newest summaries of the assistant's old messages, newest first, each with the thread in
+    /// which they begin. Returns at most 5,000, and none for a limit of 0.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn recent_summaries(self, limit: usize) -> Result<Vec<StoredSummary>> {
         let agent_id = self.agent.settings.assistant_id.clone();
         let query =
@@ -162,102 +169,111 @@ impl MemoryService<'_> {
         Ok(self.agent.store.summaries(query).await?)
     }
 
-    /// Returns a page of what was said in the thread in plain words, archived turns too, in order: from the beginning, or
-    /// from the first turn after index `after`.
+    /// Returns a page of the thread's plain-text messages in order, including archived ones. The page starts
+    /// at the beginning, or at the first message after index `after`.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
+    /// Fails if the thread does not exist, or if the journal fails.
     pub async fn task_trace(
         self,
         thread_id: ThreadId,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<LoggedTurn>> {
+    ) -> Result<Vec<LoggedMessage>> {
         self.agent.thread(thread_id).await?;
-        Ok(self.tiers(None).get_task_trace(thread_id, after, limit).await?)
+        Ok(self.summarization_handoff(None).get_task_trace(thread_id, after, limit).await?)
     }
 
-    /// Returns what agents and clients keep under names.
-    pub fn items(self) -> Items {
-        Items { store: Arc::clone(&self.agent.store) }
+    /// Returns the store of named items of agents and clients.
+    pub fn items(self) -> ItemStore {
+        ItemStore { store: Arc::clone(&self.agent.store) }
     }
 
-    /// Returns what does the work of memory that no turn waits for. It is owned: spawn its `settle` when a turn has ended,
-    /// and when a program begins, for what an earlier process left.
+    /// Returns the worker that summarizes old messages. No turn waits for it. The worker is owned: spawn its
+    /// `summarize_queue` after a turn, and at program start for the queue that an earlier process left.
     ///
-    /// Everything that is due is in the journal's queue, so that nothing is lost when the work is dropped half-way, and
-    /// two processes that do it do it once. A turn that begins meanwhile goes first.
+    /// All pending work is in the journal's outbox. Dropping the worker half-way therefore loses nothing, and
+    /// two processes that work on the queue do each summary once. A turn that starts meanwhile takes
+    /// precedence.
     ///
     /// # Errors
-    /// When no model is configured for it and the one in use cannot be opened. One that is configured and cannot be opened
-    /// is told of by [`Self::summariser_problem`].
-    pub fn tiering(self) -> Result<Tiering> {
-        let summariser = self.summariser()?;
-        Ok(self.tiering_with(summariser))
+    /// Fails if no summarizer is configured and the selected model cannot be opened. A configured summarizer
+    /// that cannot be opened is reported by [`Self::summarizer_problem`] instead.
+    pub fn tiering_worker(self) -> Result<SummarizationWorker> {
+        let summarizer = self.open_summarizer()?;
+        Ok(self.tiering_worker_with(summarizer))
     }
 
-    /// Says what is wrong with the configured model for summaries, if anything is: they are extracted then. A turn tells it
-    /// once in a notice; whoever only settles what is due asks here.
-    pub fn summariser_problem(self) -> Option<String> {
+    /// Returns a message about a configured summarizer that cannot be used; `None` if it can. Offline
+    /// summaries replace it then. Turns report the problem once as a notice; callers that only summarize the
+    /// queue ask here.
+    pub fn summarizer_problem(self) -> Option<String> {
         let settings = &self.agent.config.memory;
         let name = settings.model.as_deref().filter(|_| settings.enabled)?;
-        let fault = self.agent.models.summariser(name).err()?;
-        Some(format!("`memory.model` is not used, and old turns are extracted: failed to {fault}"))
+        let problem = self.agent.models.open_summarizer(name).err()?;
+        Some(format!(
+            "`memory.model` is not used, and old messages get an offline summary: failed to {problem}"
+        ))
     }
 
-    /// Does something with agent.md that may wait for another process to let go of it.
+    /// Runs `operation` on `agent.md` on a blocking thread, because it may wait for a file lock of another
+    /// process.
     async fn with_agent_md<T: Send + 'static>(
         self,
-        work: impl FnOnce(&AgentFile) -> memory::Result<T> + Send + 'static,
+        operation: impl FnOnce(&AgentFile) -> memory::Result<T> + Send + 'static,
     ) -> Result<T> {
         let file = self.agent.agent_file(&self.agent.settings.assistant_id);
-        Ok(tokio::task::spawn_blocking(move || work(&file)).await??)
+        Ok(tokio::task::spawn_blocking(move || operation(&file)).await??)
     }
 
-    /// Notices whether turns of a thread whose run has ended are due. What goes wrong here is told and changes nothing
-    /// about the turn.
-    pub(crate) async fn look_at_memory(self, thread_id: ThreadId, end: &RunEnd, frames: &Frames) {
+    /// Queues the thread for summarization if its messages are due after a run. A failure is sent as a notice
+    /// and does not affect the turn. An interrupted run is skipped, because its turn continues.
+    pub(crate) async fn check_memory_due(self, thread_id: ThreadId, end: &RunEnd, frames: &FrameSender) {
         if !self.agent.config.memory.enabled || end.status == RunStatus::Interrupted {
             return;
         }
-        if let Err(error) = self.tiering_with(None).look(thread_id).await {
-            let text = format!("failed to see whether turns are due for memory: {error}");
+        if let Err(error) = self.tiering_worker_with(None).enqueue_if_due(thread_id).await {
+            let text = format!("failed to check whether messages are due for memory: {error}");
             frames.send(Frame::Notice { text });
         }
     }
 
-    /// Returns the worker with that summariser. A model in use that cannot be opened is told of where it is asked; here
-    /// it only means that nobody knows its window.
-    fn tiering_with(self, summariser: Option<Arc<dyn ChatModel>>) -> Tiering {
-        let model = self.agent.models.usable();
-        Tiering {
-            tiers: Arc::new(self.tiers(summariser)),
+    /// Returns a worker with that summarizer. If the selected model cannot be opened, its window is unknown
+    /// here; the run that uses the model reports the failure.
+    fn tiering_worker_with(self, summarizer: Option<Arc<dyn ChatModel>>) -> SummarizationWorker {
+        let model = self.agent.models.open_if_usable();
+        SummarizationWorker {
+            summarization: Arc::new(self.summarization_handoff(summarizer)),
             contexts: Arc::clone(&self.agent.contexts),
             model: model.as_ref().map(|model| model.name().to_string()).unwrap_or_default(),
             window: model.as_ref().and_then(|model| model.limits().context_tokens),
         }
     }
 
-    fn tiers(self, summariser: Option<Arc<dyn ChatModel>>) -> SummarizationHandoff {
+    /// Returns the summarization of the `memory` crate with the configured settings and that summarizer.
+    fn summarization_handoff(self, summarizer: Option<Arc<dyn ChatModel>>) -> SummarizationHandoff {
         let store = Arc::clone(&self.agent.store);
-        SummarizationHandoff { store, summariser, settings: self.agent.config.memory.clone() }
+        SummarizationHandoff { store, summarizer, settings: self.agent.config.memory.clone() }
     }
 
-    /// Opens the model that writes summaries of old turns; `None` means the extract. A configured one that cannot be opened
-    /// is replaced by the extract and by no other model: what was said would go to somebody nobody named.
-    fn summariser(self) -> Result<Option<Arc<dyn ChatModel>>> {
+    /// Opens the model that summarizes old messages; `None` means the offline summary.
+    ///
+    /// A configured model that cannot be opened is replaced by the offline summary and never by another
+    /// model. Otherwise messages would be sent to a provider that the person did not choose.
+    fn open_summarizer(self) -> Result<Option<Arc<dyn ChatModel>>> {
         match &self.agent.config.memory.model {
-            Some(name) => Ok(self.agent.models.summariser(name).unwrap_or(None)),
-            None => self.agent.models.small(),
+            Some(name) => Ok(self.agent.models.open_summarizer(name).unwrap_or(None)),
+            None => self.agent.models.open_small(),
         }
     }
 
+    /// Returns the state and size of `agent.md`.
     fn agent_md_stats(self) -> AgentMdStats {
         let path = self.agent_md_path();
-        let found = std::fs::metadata(&path);
+        let metadata = std::fs::metadata(&path);
         AgentMdStats {
             exists: path.symlink_metadata().is_ok(),
-            bytes: found.map_or(0, |found| found.len()),
+            bytes: metadata.map_or(0, |metadata| metadata.len()),
             bytes_max: memory::EDITED_BYTES_MAX as u64,
             problem: self.agent_md().err().map(|error| error.to_string()),
             path,

@@ -1,5 +1,5 @@
-//! Reports: what a thread's next request holds, what a thread has cost, which tools there are, what was said. They change
-//! nothing.
+//! Reports: the size of a thread's next request, the cost of a thread, and recall of its original messages.
+//! Reports change nothing.
 
 pub(crate) mod doctor;
 
@@ -7,125 +7,132 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use journal::EventQuery;
-use memory::{Recall, RecallQuery};
+use memory::{RecallQuery, RecallResult};
 use model::ChatModel;
 use model::prices::{self, Price};
 use protocol::event::body::{ModelCalled, SubagentEnded};
 use protocol::{Category, EventType, Message, RunId, Seq, ThreadId, Usage};
-use runtime::Preview;
+use runtime::RequestPreview;
 use serde::Serialize;
 
 use crate::agent::services::{AdminService, MemoryService, ThreadService};
 use crate::{Result, ThreadError};
 
-/// What a thread's next request would hold, in tokens by estimate and by how the model counted the last one.
+/// The content of a thread's next model request by size. Token counts are estimates, calibrated by the
+/// model's own count for the last request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContextReport {
-    /// `provider/name` of the model; `None` without one.
+    /// `provider/name` of the model; `None` if no model can be used.
     pub model: Option<String>,
-    /// The model's window, if known.
+    /// The context window of the model in tokens; `None` if it is unknown.
     pub window_tokens: Option<u64>,
-    /// The parts, in the order they are sent.
+    /// The parts of the request, in the order in which they are sent.
     pub parts: Vec<ContextPart>,
-    /// Their sum.
+    /// The sum of the parts in tokens.
     pub tokens: u64,
-    /// How many messages the conversation has.
+    /// The number of messages in the context, without the summary.
     pub message_count: usize,
-    /// Tokens from which on the conversation is condensed without being asked; `None` when it is not.
+    /// The size in tokens at which automatic compaction starts; `None` if it is off.
     pub trigger_tokens: Option<u64>,
-    /// What is condensed.
-    pub condensed: Option<CondensedPart>,
+    /// The compacted part of the thread; `None` if nothing is compacted.
+    pub condensed: Option<CompactedPart>,
 }
 
-/// What of a thread is condensed.
+/// The compacted part of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CondensedPart {
-    /// The marker of the newest compaction.
+pub struct CompactedPart {
+    /// The seq of the newest compaction boundary.
     pub marker_seq: Seq,
-    /// The last event that is condensed.
+    /// The seq of the last compacted event.
     pub last_seq: Seq,
-    /// The part of the report that stands for it.
+    /// The name of the report's part that replaces the compacted events.
     pub part: &'static str,
 }
 
-/// The name of the part that stands for what is condensed.
+/// The name of the part that replaces the compacted events.
 const SUMMARY_PART: &str = "summary";
 
 /// The name of the part that holds images and documents.
 const MEDIA_PART: &str = "media";
 
-/// The parts that are the conversation; the others are sent whatever was said.
+/// The parts that consist of the conversation. All other parts are sent independent of it.
 pub(crate) const CONVERSATION_PARTS: [&str; 3] = [SUMMARY_PART, MESSAGES_PART, MEDIA_PART];
 
-/// The name of the part that holds the conversation.
+/// The name of the part with the messages of the conversation.
 const MESSAGES_PART: &str = "messages";
 
 /// One part of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContextPart {
-    /// What it is.
+    /// Its name: that of a hook, `tools`, or one of `CONVERSATION_PARTS`.
     pub name: String,
-    /// Its size.
+    /// Its estimated size in tokens.
     pub tokens: u64,
 }
 
-/// What a thread has cost.
+/// The cost of a thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CostReport {
-    /// By model, those of sub-agents and internal calls included.
+    /// The cost by model. Sub-agents and internal calls are included.
     pub models: Vec<ModelCost>,
-    /// Dollars in all; `None` when a model's price is not known.
+    /// The total in US dollars; `None` if the price of a model is unknown.
     pub dollars: Option<f64>,
-    /// The month the built-in prices are of.
+    /// The month of the built-in price table.
     pub prices_as_of: &'static str,
 }
 
-/// What one model has cost.
+/// The cost of one model in a thread.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelCost {
     /// `provider/name`.
     pub model: String,
-    /// How often it answered.
+    /// The number of answers.
     pub calls: u64,
-    /// The tokens.
+    /// The tokens of all calls.
     pub usage: Usage,
-    /// Dollars; `None` when its price is not known.
+    /// The cost in US dollars; `None` if the model's price is unknown.
     pub dollars: Option<f64>,
 }
 
 impl ThreadService<'_> {
-    /// Returns what the thread's next request would hold; without a usable model, what there is of the conversation.
+    /// Returns the content of the thread's next model request by size. Without a usable model it contains
+    /// only the conversation.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails if the thread does not exist, if the request cannot be previewed, or if the journal fails.
     pub async fn context_report(self, thread_id: ThreadId) -> Result<ContextReport> {
         self.agent.thread(thread_id).await?;
-        let model = self.agent.models.usable();
-        let context = self.agent.contexts.read(&*self.agent.store, thread_id).await?;
-        let times = model.as_ref().map_or(1.0, |model| context.times(&model.name().to_string()));
-        // Truncation of a non-negative number is meant.
-        let counted = |tokens: u64| (tokens as f64 * times) as u64;
-        let part = |name: &str, tokens| ContextPart { name: name.to_owned(), tokens: counted(tokens) };
+        let model = self.agent.models.open_if_usable();
+        let context = self.agent.contexts.read_context(&*self.agent.store, thread_id).await?;
+        let factor =
+            model.as_ref().map_or(1.0, |model| context.calibration_factor(&model.name().to_string()));
+        // The cast truncates, which is harmless for a non-negative estimate.
+        let calibrated = |tokens: u64| (tokens as f64 * factor) as u64;
+        let part = |name: &str, tokens| ContextPart { name: name.to_owned(), tokens: calibrated(tokens) };
         let mut parts: Vec<ContextPart> = Vec::new();
         if let Some(model) = &model {
-            let preview = self.preview(thread_id, model).await?;
+            let preview = self.preview_request(thread_id, model).await?;
             parts.extend(preview.hooks.iter().map(|(name, tokens)| part(name, *tokens)));
             parts.push(part("tools", preview.tools));
         }
-        let (opening, media) = (context.opening_tokens(), model::tokens::of_media(&context.media));
-        let own = [(SUMMARY_PART, opening), (MESSAGES_PART, context.tokens - opening), (MEDIA_PART, media)];
-        let sent = own.iter().filter(|(name, tokens)| *tokens > 0 || *name == MESSAGES_PART);
+        let (summary_tokens, media) = (context.summary_tokens(), model::tokens::media_tokens(&context.media));
+        let conversation = [
+            (SUMMARY_PART, summary_tokens),
+            (MESSAGES_PART, context.tokens - summary_tokens),
+            (MEDIA_PART, media),
+        ];
+        let sent = conversation.iter().filter(|(name, tokens)| *tokens > 0 || *name == MESSAGES_PART);
         parts.extend(sent.map(|(name, tokens)| part(name, *tokens)));
         Ok(ContextReport {
             model: model.as_ref().map(|model| model.name().to_string()),
             window_tokens: model.as_ref().and_then(|model| model.limits().context_tokens),
             tokens: parts.iter().map(|part| part.tokens).sum(),
             parts,
-            message_count: context.messages.len() - context.opening,
+            message_count: context.messages.len() - context.summary_len,
             trigger_tokens: model
                 .as_ref()
                 .and_then(|model| self.agent.compactor(Some(model)).trigger_tokens()),
-            condensed: context.beginning.compaction().map(|(marker_seq, compaction)| CondensedPart {
+            condensed: context.beginning.compaction().map(|(marker_seq, compaction)| CompactedPart {
                 marker_seq,
                 last_seq: compaction.last_seq,
                 part: SUMMARY_PART,
@@ -133,22 +140,31 @@ impl ThreadService<'_> {
         })
     }
 
-    /// Returns what the thread's next request to the model would hold besides the conversation.
-    pub(crate) async fn preview(self, thread_id: ThreadId, model: &Arc<dyn ChatModel>) -> Result<Preview> {
-        let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
-        let asking = self.agent.asking_node(&assistant_id, model).await?;
-        let preview = asking.preview(&self.agent.store, thread_id, RunId::generate()).await;
-        Ok(preview.map_err(|failure| ThreadError::Preview { thread_id, reason: failure.message })?)
-    }
-
-    /// Returns what the thread has cost, from the usage its events report; what was rewound counts, for it was paid.
+    /// Returns the parts of the thread's next request to `model` other than the conversation.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// [`ThreadError::PreviewFailed`] if a hook fails; otherwise fails if the thread does not exist or the
+    /// journal fails.
+    pub(crate) async fn preview_request(
+        self,
+        thread_id: ThreadId,
+        model: &Arc<dyn ChatModel>,
+    ) -> Result<RequestPreview> {
+        let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
+        let model_node = self.agent.turn_model_node(&assistant_id, model).await?;
+        let preview = model_node.preview_request(&self.agent.store, thread_id, RunId::generate()).await;
+        Ok(preview.map_err(|failure| ThreadError::PreviewFailed { thread_id, reason: failure.message })?)
+    }
+
+    /// Returns the cost of the thread, computed from the usage in its events. Rewound events count, because
+    /// their calls were paid. Reads all message, trace and sub-agent events, page by page.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
     pub async fn cost_report(self, thread_id: ThreadId) -> Result<CostReport> {
-        let mut spent: BTreeMap<String, (u64, Usage)> = BTreeMap::new();
+        let mut usage_by_model: BTreeMap<String, (u64, Usage)> = BTreeMap::new();
         let categories = vec![Category::Message, Category::Trace, Category::Subagent];
-        let superseded = journal::Superseded::Shown;
+        let superseded = journal::SupersededVisibility::Shown;
         let mut after = 0;
         loop {
             let query = EventQuery {
@@ -159,53 +175,55 @@ impl ThreadService<'_> {
             let page = self.agent.store.events(thread_id, query).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            for (model, usage) in page.iter().filter_map(spending) {
-                let (calls, total) = spent.entry(model).or_default();
+            for (model, usage) in page.iter().filter_map(model_usage) {
+                let (calls, total) = usage_by_model.entry(model).or_default();
                 *calls += 1;
                 total.add(usage);
             }
         }
-        Ok(self.priced(spent))
+        Ok(self.cost_of_usage(usage_by_model))
     }
 }
 
 impl MemoryService<'_> {
-    /// Returns what the thread and those it came from hold of what is wanted, in the original messages.
+    /// Recalls original messages of the thread and of the threads from which it was handed off.
     ///
     /// # Errors
-    /// When there is no word to look for, the range is empty, the thread named is not of the lineage, or the journal
-    /// fails.
-    pub async fn recall(self, thread_id: ThreadId, query: &RecallQuery) -> Result<Recall> {
+    /// Fails if the query contains no word to search for, if the range is empty, if the named thread is not
+    /// in the lineage, or if the journal fails.
+    pub async fn recall(self, thread_id: ThreadId, query: &RecallQuery) -> Result<RecallResult> {
         Ok(memory::recall(&*self.agent.store, thread_id, query).await?)
     }
 }
 
 impl AdminService<'_> {
-    /// Returns what tokens of a model cost in dollars; `None` when its price is not known.
-    pub fn price_of(self, model: &str, usage: &Usage) -> Option<f64> {
-        let price: Option<Price> = prices::price(model, &self.agent.config.prices);
+    /// Returns the price of a model's tokens in US dollars; `None` if the price is unknown. Configured prices
+    /// precede the built-in table.
+    pub fn usage_price(self, model: &str, usage: &Usage) -> Option<f64> {
+        let price: Option<Price> = prices::find_price(model, &self.agent.config.prices);
         price.map(|price| prices::cost(usage, &price))
     }
 }
 
 impl ThreadService<'_> {
-    fn priced(self, spent: BTreeMap<String, (u64, Usage)>) -> CostReport {
-        let models: Vec<ModelCost> = spent
+    /// Returns the report for the calls and tokens of each model.
+    fn cost_of_usage(self, usage_by_model: BTreeMap<String, (u64, Usage)>) -> CostReport {
+        let models: Vec<ModelCost> = usage_by_model
             .into_iter()
             .map(|(model, (calls, usage))| {
-                let dollars = self.agent.admin().price_of(&model, &usage);
+                let dollars = self.agent.admin().usage_price(&model, &usage);
                 ModelCost { model, calls, usage, dollars }
             })
             .collect();
         let dollars = models.iter().map(|model| model.dollars).sum();
-        CostReport { models, dollars, prices_as_of: prices::AS_OF }
+        CostReport { models, dollars, prices_as_of: prices::PRICES_MONTH }
     }
 }
 
-/// Returns the model an event names, and the tokens it took.
-fn spending(event: &protocol::Event) -> Option<(String, Usage)> {
+/// Returns the model that an event names and the tokens that it used; `None` for events without usage.
+fn model_usage(event: &protocol::Event) -> Option<(String, Usage)> {
     match event.kind()? {
-        // What is said again, because a thread went on from another branch, was paid for once.
+        // A message that was copied from another branch was paid once, on that branch.
         EventType::AiMessage if event.parsed_metadata().again.is_some() => None,
         EventType::AiMessage => match event.message()? {
             Message::Ai(answer) => Some((answer.model?, answer.usage?)),

@@ -1,257 +1,293 @@
-//! The one way into a run. Whoever asks, what is put in, answered, changed or gone back to becomes one admission, and the
-//! run is driven until it rests. When a run begins, and what becomes of those that wait, is not decided here.
+//! Starting runs. Every message, answer, state change and rewind of any front end becomes one admission here,
+//! and the run is then driven until it ends. The `scheduler` decides when a queued run starts.
 
 pub(crate) mod action;
-mod admitting;
+mod admission;
+mod client_threads;
 pub(crate) mod error;
+mod interactive;
 pub(crate) mod messages;
+mod queries;
 mod questions;
-mod reads;
 mod recovery;
-pub(crate) mod secrets;
-mod sending;
-mod threads;
+pub(crate) mod secret_check;
 mod undo;
 mod webhooks;
 
 use jiff::Timestamp;
 use journal::{Transaction, Write};
-use protocol::{Run, RunId, RunRequest, RunStatus, Scope, ThreadId, ThreadStatus, Usage};
-use runtime::{ATTEMPTS_MAX, Admitted, Driver, Frame, Frames, Origin, RunEnd, Start};
+use protocol::{OwnerScope, Run, RunId, RunRequest, RunStatus, ThreadId, ThreadStatus, Usage};
+use runtime::{
+    ADMISSION_ATTEMPTS_MAX, AdmissionSource, AdmittedRun, Driver, Frame, FrameSender, RunEnd, RunStart,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::action::RunInput;
-use self::admitting::Admitting;
-use self::admitting::ending::Ended;
+use self::admission::RequestAdmission;
+use self::admission::immediate_end::ImmediateEnd;
 use crate::agent::services::RunService;
-use crate::assembly::Purpose;
+use crate::assembly::RunPurpose;
 use crate::{Error, Result, RunError};
 
-pub use self::admitting::bounds::steps_max;
-pub use self::threads::{IfExists, NewThread, TEMPORARY_KEY};
-pub(crate) use self::threads::{METADATA_BYTES_MAX, RESERVED_METADATA, made};
-pub use self::webhooks::{Webhook, Webhooks};
+pub use self::admission::run_bounds::requested_steps_max;
+pub use self::client_threads::{IfExists, NewThread, TEMPORARY_KEY};
+pub(crate) use self::client_threads::{METADATA_BYTES_MAX, RESERVED_METADATA, create_thread_writes};
+pub use self::webhooks::{PendingWebhook, PendingWebhookPage};
 
-/// A run that has begun. It may have ended at once, because there was nothing to do or the request could not be met.
-pub struct Begun {
-    /// The run, as it was admitted.
+/// A run that has been started. It may have ended already, because there was nothing to do or because the
+/// request could not be satisfied.
+pub struct StartedRun {
+    /// The row of the run, as it was admitted.
     pub run: Run,
     /// The run's id.
     pub run_id: RunId,
-    /// Its thread.
+    /// The thread of the run.
     pub thread_id: ThreadId,
-    work: Work,
+    /// The part of the run that is still to be done.
+    work: RemainingWork,
 }
 
-/// What begins a run.
+/// A specification of the run to start.
 #[derive(Clone, Copy)]
-struct Beginning<'a> {
-    origin: Origin,
+struct RunStartSpec<'a> {
+    /// New, or from the queue.
+    origin: AdmissionSource,
+    /// The id of the run.
     run_id: RunId,
+    /// The thread of the run.
     thread_id: ThreadId,
-    /// What bounds the run, and what is stored of how it was asked for.
+    /// The client's request, with the limits of the run. It is stored with the run.
     request: &'a RunRequest,
-    what: What<'a>,
+    /// The input of the run.
+    content: RunStartContent<'a>,
 }
 
-/// What a run does.
+/// The source of a run's input.
 #[derive(Clone, Copy)]
-enum What<'a> {
-    /// What its request says, in the words of the client's protocol.
-    Requested,
-    /// This.
-    Given(&'a RunInput),
-    /// It begins with this start, which depends on nothing that a run before it may change.
+enum RunStartContent<'a> {
+    /// The stored request, in the client's wire protocol. The reader of requests parses it.
+    FromRequest,
+    /// This typed input.
+    Input(&'a RunInput),
+    /// This prepared start, which does not depend on the thread's checkpoint.
     Prepared(&'a PreparedStart),
 }
 
 /// The start of a run that is not a turn.
 pub(crate) struct PreparedStart {
-    pub(crate) purpose: Purpose,
-    pub(crate) start: Start,
+    /// The purpose of the run.
+    pub(crate) purpose: RunPurpose,
+    /// The node, channels and update with which the run starts.
+    pub(crate) start: RunStart,
 }
 
-/// What is left to do of a run that has begun.
-pub(crate) enum Work {
-    /// Nothing but to tell of it.
-    Told(Box<Ended>),
-    /// The graph's.
-    Driven(Box<(Driver, Admitted)>),
+/// The part of a started run that is still to be done.
+pub(crate) enum RemainingWork {
+    /// The run has ended. Only its frames are still to be sent.
+    Finished(Box<ImmediateEnd>),
+    /// The graph is still to be driven.
+    Drive(Box<(Driver, AdmittedRun)>),
 }
 
-impl Begun {
-    /// Returns how the run ended, where it has already.
+impl StartedRun {
+    /// Returns the end of the run if it has already ended.
     pub fn end(&self) -> Option<&RunEnd> {
         match &self.work {
-            Work::Told(ended) => Some(&ended.end),
-            Work::Driven(_) => None,
+            RemainingWork::Finished(ended) => Some(&ended.end),
+            RemainingWork::Drive(_) => None,
         }
     }
 }
 
 impl RunService<'_> {
-    /// Begins a run on the thread with what the client asked for, in one transaction. Whatever is wrong with
-    /// the request is how the run ends, and no error: what cannot be met changes nothing else.
+    /// Starts a run on the thread with the client's request, in one transaction. An invalid request is not an
+    /// error of this call: the run ends as failed, and nothing else changes.
     ///
     /// # Errors
-    /// Of [`crate::Class::Conflict`] when another run of the thread is active, or came and went meanwhile. When there is
-    /// no such thread, or the journal fails.
+    /// Fails with [`crate::ErrorClass::Conflict`] if another run of the thread is active, or if other runs
+    /// repeatedly started and ended meanwhile. Also fails if the thread does not exist, or if the journal
+    /// fails.
     pub async fn begin(
         self,
         run_id: RunId,
         thread_id: ThreadId,
         request: &RunRequest,
-        frames: &Frames,
-    ) -> Result<Begun> {
-        let beginning = Beginning { origin: Origin::New, run_id, thread_id, request, what: What::Requested };
-        self.begin_planned(beginning, frames).await
+        frames: &FrameSender,
+    ) -> Result<StartedRun> {
+        let spec = RunStartSpec {
+            origin: AdmissionSource::New,
+            run_id,
+            thread_id,
+            request,
+            content: RunStartContent::FromRequest,
+        };
+        self.begin_with_replanning(spec, frames).await
     }
 
-    /// Begins a run that waits ([`RunService::queue`]), as [`RunService::begin`] does a new one.
+    /// Starts a run that [`RunService::enqueue`] queued, as [`RunService::begin`] starts a new one.
     ///
     /// # Errors
-    /// As there, and when the run was forgotten.
+    /// Fails as [`RunService::begin`] does, and if the queued run was deleted.
     pub async fn begin_queued(
         self,
         run_id: RunId,
         thread_id: ThreadId,
         request: &RunRequest,
-        frames: &Frames,
-    ) -> Result<Begun> {
-        let beginning =
-            Beginning { origin: Origin::Queue, run_id, thread_id, request, what: What::Requested };
-        self.begin_planned(beginning, frames).await
+        frames: &FrameSender,
+    ) -> Result<StartedRun> {
+        let spec = RunStartSpec {
+            origin: AdmissionSource::Queued,
+            run_id,
+            thread_id,
+            request,
+            content: RunStartContent::FromRequest,
+        };
+        self.begin_with_replanning(spec, frames).await
     }
 
-    /// Begins a run, and works it out again where another run came and went meanwhile: what an admission derives from the
-    /// thread is always of the checkpoint that it is admitted with.
-    async fn begin_planned(self, beginning: Beginning<'_>, frames: &Frames) -> Result<Begun> {
+    /// Starts a run, and plans the admission again if another run started and ended meanwhile, up to
+    /// [`ADMISSION_ATTEMPTS_MAX`] times. An admission is therefore always planned against the checkpoint with
+    /// which it is committed.
+    async fn begin_with_replanning(self, spec: RunStartSpec<'_>, frames: &FrameSender) -> Result<StartedRun> {
         let mut attempts = 0;
         loop {
-            let head = self.agent.store.checkpoint(beginning.thread_id).await?;
-            let thread = self.agent.thread(beginning.thread_id).await?;
-            let admitting =
-                Admitting { agent: self.agent, beginning, thread: &thread, now: Timestamp::now() };
-            let begun = match (admitting.begin(head).await, beginning.what) {
-                (Ok(begun), _) => Ok(begun),
-                // A client knows the run by its id, and is told how it ended.
-                (Err(refused), What::Requested) => match refused.into_fault() {
-                    Ok(fault) => admitting.fail(fault).await,
+            let head = self.agent.store.checkpoint(spec.thread_id).await?;
+            let thread = self.agent.thread(spec.thread_id).await?;
+            let admission =
+                RequestAdmission { agent: self.agent, spec, thread: &thread, now: Timestamp::now() };
+            let started = match (admission.begin(head).await, spec.content) {
+                (Ok(started), _) => Ok(started),
+                // A client identifies the run by its id, so that a refusal becomes the end of that run.
+                (Err(refused), RunStartContent::FromRequest) => match refused.into_fault() {
+                    Ok(fault) => admission.end_failed(fault).await,
                     Err(error) => Err(error),
                 },
-                (Err(refused), What::Given(_) | What::Prepared(_)) => Err(refused.into_error()),
+                (Err(refused), RunStartContent::Input(_) | RunStartContent::Prepared(_)) => {
+                    Err(refused.into_error())
+                }
             };
-            match begun {
-                Err(Error::Run(RunError::Runtime(runtime::Error::Outrun))) if attempts < ATTEMPTS_MAX => {
+            match started {
+                Err(Error::Run(RunError::Runtime(runtime::Error::HeadConflict)))
+                    if attempts < ADMISSION_ATTEMPTS_MAX =>
+                {
                     attempts += 1;
                 }
-                begun => {
-                    let begun = begun?;
-                    self.tell_notices(frames);
-                    return Ok(begun);
+                started => {
+                    let started = started?;
+                    self.send_notices(frames);
+                    return Ok(started);
                 }
             }
         }
     }
 
-    /// Begins the first run of a new thread, as [`RunService::begin`] does. A turn is one transaction with the thread; whatever
-    /// else is asked finds the thread made.
+    /// Starts the first run of a new thread, as [`RunService::begin`] does. A turn creates the thread in the
+    /// same transaction. For any other request the thread is created first.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn begin_on_new(
+    /// Fails only if the journal does.
+    pub async fn begin_on_new_thread(
         self,
         run_id: RunId,
         new: &NewThread,
         request: &RunRequest,
-        frames: &Frames,
-    ) -> Result<Begun> {
-        let (thread_id, what) = (new.thread_id(), What::Requested);
-        let beginning = Beginning { origin: Origin::New, run_id, thread_id, request, what };
-        let admitting = Admitting { agent: self.agent, beginning, thread: &new.0, now: Timestamp::now() };
-        match admitting.begin_turn_on_new().await {
-            Ok(Some(begun)) => {
-                self.tell_notices(frames);
-                Ok(begun)
+        frames: &FrameSender,
+    ) -> Result<StartedRun> {
+        let (thread_id, content) = (new.thread_id(), RunStartContent::FromRequest);
+        let spec = RunStartSpec { origin: AdmissionSource::New, run_id, thread_id, request, content };
+        let admission = RequestAdmission { agent: self.agent, spec, thread: &new.0, now: Timestamp::now() };
+        match admission.begin_turn_on_new_thread().await {
+            Ok(Some(started)) => {
+                self.send_notices(frames);
+                Ok(started)
             }
             Ok(None) => {
-                self.agent.threads().store_new(new).await?;
+                self.agent.threads().store_new_thread(new).await?;
                 self.begin(run_id, thread_id, request, frames).await
             }
             Err(refused) => {
                 refused.into_fault()?;
-                self.agent.threads().store_new(new).await?;
+                self.agent.threads().store_new_thread(new).await?;
                 self.begin(run_id, thread_id, request, frames).await
             }
         }
     }
 
-    /// Tells what the person at the machine should know of the tools; it is nobody else's business.
-    pub(crate) fn tell_notices(self, frames: &Frames) {
-        if self.agent.scope == Scope::Owner(None)
+    /// Sends pending notices about the tools as frames. Only the person at the machine receives them, because
+    /// they concern this machine.
+    pub(crate) fn send_notices(self, frames: &FrameSender) {
+        if self.agent.scope == OwnerScope::Owner(None)
             && let Some(toolbox) = self.agent.toolbox.get()
         {
-            for text in toolbox.notices() {
+            for text in toolbox.take_notices() {
                 frames.send(Frame::Notice { text });
             }
         }
     }
 
-    /// Makes the tools ready, and returns what the person at the machine should know of them, once: nobody else is told it.
+    /// Sets up the tools, and takes the notices about them, so that each is shown once. Only for the person
+    /// at the machine.
     ///
     /// # Errors
-    /// When the rules about tools cannot be read.
-    pub async fn notices(self) -> Result<Vec<String>> {
-        Ok(self.agent.toolbox().await?.notices())
+    /// Fails if the remembered permission rules cannot be read.
+    pub async fn take_notices(self) -> Result<Vec<String>> {
+        Ok(self.agent.toolbox().await?.take_notices())
     }
 
-    /// Drives a run that has begun until it rests, and tells of it.
+    /// Drives a started run until it ends or is interrupted, and publishes its frames.
     ///
     /// # Errors
-    /// When the journal fails, or another process took the run over.
-    pub async fn drive_begun(
+    /// Fails if the journal fails, or if another process took the run over.
+    pub async fn drive_started(
         self,
-        begun: Begun,
-        frames: &Frames,
+        started: StartedRun,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<RunEnd> {
-        let thread_id = begun.thread_id;
-        let end = self.drive_work(begun, frames, cancel).await?;
-        self.agent.handoffs().end_stopped(thread_id, &end, frames).await?;
+        let thread_id = started.thread_id;
+        let end = self.drive_remaining(started, frames, cancel).await?;
+        self.agent.handoffs().finish_cancelled_draft(thread_id, &end, frames).await?;
         Ok(end)
     }
 
-    async fn drive_work(self, begun: Begun, frames: &Frames, cancel: &CancellationToken) -> Result<RunEnd> {
-        match begun.work {
-            Work::Told(ended) => Ok(ended.tell(begun.thread_id, frames)),
-            Work::Driven(work) => {
+    /// Drives a started run without completing a cancelled handoff draft.
+    async fn drive_remaining(
+        self,
+        started: StartedRun,
+        frames: &FrameSender,
+        cancel: &CancellationToken,
+    ) -> Result<RunEnd> {
+        match started.work {
+            RemainingWork::Finished(ended) => Ok(ended.send_frames(started.thread_id, frames)),
+            RemainingWork::Drive(work) => {
                 let (driver, admitted) = *work;
                 Ok(self.drive(&driver, admitted, frames, cancel).await?)
             }
         }
     }
 
-    /// Drives the run until it rests, then lets memory notice what is due in its thread.
+    /// Drives an admitted run until it ends or is interrupted, and then queues its thread for memory if
+    /// messages are due.
     pub(crate) async fn drive(
         self,
         driver: &Driver,
-        admitted: Admitted,
-        frames: &Frames,
+        admitted: AdmittedRun,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> runtime::Result<RunEnd> {
         let thread_id = admitted.checkpoint.thread_id;
         let end = driver.drive(admitted, frames, cancel).await?;
-        self.agent.memory().look_at_memory(thread_id, &end, frames).await;
+        self.agent.memory().check_memory_due(thread_id, &end, frames).await;
         Ok(end)
     }
 
-    /// Stores a run that waits, with what the client asked for, and says on the thread whose it is.
+    /// Stores a queued run with the client's request, and sets the thread's status to busy.
     ///
     /// # Errors
-    /// When there is no such thread, or the journal fails.
-    pub async fn queue(self, run_id: RunId, thread_id: ThreadId, request: &RunRequest) -> Result<Run> {
-        // Who sees the run waits for this process to begin it, as long as that lives.
-        self.agent.leases.announce().await?;
+    /// Fails if the thread does not exist, or if the journal fails.
+    pub async fn enqueue(self, run_id: RunId, thread_id: ThreadId, request: &RunRequest) -> Result<Run> {
+        // Heartbeats start first: other processes leave the queued run to this one as long as it lives.
+        self.agent.leases.start_heartbeat().await?;
         let thread = self.agent.thread(thread_id).await?;
         let now = Timestamp::now();
         let run = Run {
@@ -261,14 +297,14 @@ impl RunService<'_> {
             status: RunStatus::Pending,
             model: None,
             failure: None,
-            // Who began it knows that it waits; another process looks after it once this one is gone.
-            lease_owner: Some(self.agent.leases.name().await?.to_owned()),
+            // This process starts the run. Once it has exited, another process claims the run.
+            lease_owner: Some(self.agent.leases.process_name().await?.to_owned()),
             lease_until: None,
             usage: Usage::default(),
             created_at: now,
             updated_at: now,
         };
-        let mut patch = threads::stamped(&thread).unwrap_or_default();
+        let mut patch = client_threads::assistant_patch(&thread).unwrap_or_default();
         patch.status = Some(ThreadStatus::Busy);
         patch.updated_at = Some(now);
         let mut writes = vec![
@@ -276,7 +312,7 @@ impl RunService<'_> {
             Write::PutRunRequest { run_id, thread_id, request: Box::new(request.clone()) },
             Write::UpdateThread { thread_id, patch },
         ];
-        writes.extend(self.owed(run_id, request).await?);
+        writes.extend(self.webhook_write(run_id, request).await?);
         self.agent.store.commit(Transaction { fence: None, writes }).await?;
         Ok(run)
     }

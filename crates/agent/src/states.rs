@@ -1,10 +1,11 @@
-//! States: what a thread held at the points of its past: messages, channels, what would run next, what is asked. All branches are here; nothing is changed but by [`ThreadService::update_state`].
+//! Snapshots of a thread's past: messages, channels, the next node and pending questions at each checkpoint,
+//! on all branches. Only [`ThreadService::update_state`] changes a state.
 
-pub(crate) mod beginnings;
+pub(crate) mod branching;
 pub(crate) mod message;
 pub(crate) mod points;
 mod shape;
-pub(crate) mod transcripts;
+pub(crate) mod transcript_cache;
 mod update;
 mod window;
 
@@ -12,380 +13,440 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::view::branches::Branches;
-use journal::{CheckpointRef, Superseded};
+use journal::view::branches::BranchHistory;
+use journal::{CheckpointRef, SupersededVisibility};
 use protocol::{
-    CheckpointId, CheckpointSource, Interrupt, Run, RunId, RunStatus, Seq, StepPoint, Thread, ThreadId,
+    CheckpointEntry, CheckpointId, CheckpointSource, Interrupt, Run, RunId, RunStatus, Seq, Thread, ThreadId,
     ThreadStatus,
 };
 use runtime::Channels;
 use serde_json::{Map, Value};
 
 pub use self::message::StateMessage;
-use self::points::{Point, base_before, has_input};
-pub use self::shape::{GraphEdge, GraphPlace, GraphShape};
-pub use self::transcripts::has_media;
+use self::points::{HistoryPoint, base_point_before, has_input};
+pub use self::shape::{GraphEdge, GraphShape, GraphVertex};
+pub use self::transcript_cache::has_media;
 pub use self::update::{Continuation, StateChange};
 pub use self::window::ModelWindow;
 use crate::agent::services::ThreadService;
 use crate::{Result, ThreadError};
 
-/// The most questions one step asks.
+/// The most questions of one step.
 const QUESTIONS_MAX: usize = 64;
 
-/// Points read at a time in search of a run's last one; few runs come between its end and the search.
-const LAST_POINT_ROWS: usize = 64;
+/// Checkpoints per page when the last one of a run is searched. Few runs start between a run's end and that
+/// search, so one page usually suffices.
+const LAST_POINT_PAGE_ROWS: usize = 64;
 
-/// What a thread held at a point of its past.
+/// A snapshot of a thread at a point of its past.
 #[derive(Debug, Clone, PartialEq)]
-pub struct State {
-    /// The point; ids sort in the order of creation.
+pub struct ThreadSnapshot {
+    /// The id of the checkpoint. Ids sort in the order of creation.
     pub checkpoint_id: CheckpointId,
-    /// The point before it on its branch.
+    /// The checkpoint before it on its branch; `None` for the first one.
     pub parent_id: Option<CheckpointId>,
-    /// What wrote it.
+    /// The origin of the snapshot.
     pub origin: StateOrigin,
-    /// Its number along its branch: -1 for what first came in, and one higher for each later point.
+    /// Its number along its branch: -1 for the first input, and one higher for each later checkpoint.
     pub number: i64,
-    /// The run that wrote it, if a run did.
+    /// The run that wrote it; `None` if a client's change or an import did.
     pub run_id: Option<RunId>,
-    /// The nodes that would run next; empty when the thread is at rest, or something is about to be put in.
+    /// The nodes that would run next. Empty if the thread is idle, and for a snapshot that precedes an input.
     pub next: Vec<String>,
-    /// The messages in sight there, whatever was condensed.
+    /// The messages that are visible there, including compacted ones.
     pub messages: Vec<Arc<StateMessage>>,
-    /// The other channels that are a client's business.
+    /// The other channels that clients may see.
     pub channels: Channels,
-    /// What is asked: at the newest point what waits, at an earlier one what had been asked there.
+    /// The interrupts: the pending ones at the current checkpoint, and at an earlier one those that were
+    /// raised there.
     pub interrupts: Vec<Interrupt>,
-    /// How the run failed that ended here; of the newest point only.
+    /// The failure of the run that ended there. It is set for the current checkpoint only.
     pub error: Option<String>,
-    /// When it was written.
+    /// The time of its creation.
     pub created_at: Timestamp,
-    /// The client's notes about the run that wrote it.
+    /// The client's metadata of the run that wrote it.
     pub run_metadata: Map<String, Value>,
 }
 
-/// What wrote a state.
+/// The origin of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateOrigin {
-    /// Nothing yet: something is about to be put in.
+    /// It precedes an input that an admission brings in.
     Input,
-    /// A step of a run.
+    /// A step of a run wrote it.
     Step,
-    /// A change of the state, or an import.
+    /// A client's change of the state wrote it, or the thread was imported or copied.
     Change,
-    /// A rewind, behind which nothing new came in.
+    /// A rewind wrote it, and no input follows at that point.
     Rewind,
 }
 
-/// Returns the channels that are a client's business: neither private ones nor what only the graph itself reads.
-pub fn shown_channels(channels: &Channels) -> Channels {
-    let is_shown = |name: &str| !name.starts_with('_') && name != runtime::TOOLS_WANTED_CHANNEL.key();
-    let shown = channels.iter().filter(|(name, _)| is_shown(name));
-    shown.map(|(name, value)| (name.clone(), value.clone())).collect()
+/// Returns the channels that clients may see: neither private ones nor those that only the graph's edges
+/// read.
+pub fn client_channels(channels: &Channels) -> Channels {
+    let is_public = |name: &str| !name.starts_with('_') && name != runtime::HAS_TOOL_CALLS_CHANNEL.key();
+    let public = channels.iter().filter(|(name, _)| is_public(name));
+    public.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// A point that becomes a state.
-struct Placed {
-    point: Point,
-    /// The point that was stored before it.
-    previous: Option<StepPoint>,
-    /// Whether a question of its node may have ended its run.
-    may_ask: bool,
+/// A point with the context that is needed to build its snapshot.
+struct PointContext {
+    /// The point.
+    point: HistoryPoint,
+    /// The checkpoint that was stored before it, on whatever branch.
+    previous_point: Option<CheckpointEntry>,
+    /// True if its run may have been interrupted at this point.
+    can_have_interrupt: bool,
+    /// True if it is the current point of the thread.
     is_head: bool,
 }
 
 impl ThreadService<'_> {
-    /// Returns what the thread holds now; `None` where there is neither a point nor a message.
+    /// Returns the current snapshot of the thread; `None` if the thread has neither a checkpoint nor a
+    /// message.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
-    pub async fn state(self, thread_id: ThreadId) -> Result<Option<State>> {
+    /// Fails if the thread does not exist, or if the journal fails.
+    pub async fn state(self, thread_id: ThreadId) -> Result<Option<ThreadSnapshot>> {
         let thread = self.agent.thread(thread_id).await?;
-        let points = self.points(thread_id, None, 1).await?;
-        Ok(self.put_together(&thread, points).await?.pop())
+        let points = self.point_page(thread_id, None, 1).await?;
+        Ok(self.assemble_states(&thread, points).await?.pop())
     }
 
-    /// Returns what the thread held at a point of its past, whatever branch that is on.
+    /// Returns the snapshot at a checkpoint, on whatever branch it is.
     ///
     /// # Errors
-    /// [`ThreadError::UnknownCheckpoint`] when there is no such point.
-    pub async fn state_at(self, thread_id: ThreadId, given: CheckpointId) -> Result<State> {
+    /// [`ThreadError::UnknownCheckpoint`] if the thread has no such checkpoint. Also fails if the thread does
+    /// not exist, or if the journal fails.
+    pub async fn state_at(self, thread_id: ThreadId, given: CheckpointId) -> Result<ThreadSnapshot> {
         let thread = self.agent.thread(thread_id).await?;
         let unknown = || ThreadError::UnknownCheckpoint { thread_id, given };
         let point = self.point(thread_id, given).await?;
         let head = self.head_point(thread_id).await?;
         let is_head = head.as_ref().is_some_and(|head| head.id() == point.id());
         let previous = match &point {
-            Point::Stored(stored) | Point::Input(stored) => {
+            HistoryPoint::Stored(stored) | HistoryPoint::Input(stored) => {
                 let before = Some(stored.checkpoint_id);
-                self.agent.store.checkpoints(thread_id, before, 1, Superseded::Shown).await?.pop()
+                self.agent.store.checkpoints(thread_id, before, 1, SupersededVisibility::Shown).await?.pop()
             }
-            Point::Base { .. } => None,
+            HistoryPoint::Base { .. } => None,
         };
-        let placed = Placed { may_ask: point.next().is_some(), point, previous, is_head };
-        Ok(self.put_together(&thread, vec![placed]).await?.pop().ok_or_else(unknown)?)
+        let context = PointContext {
+            can_have_interrupt: point.next_node().is_some(),
+            point,
+            previous_point: previous,
+            is_head,
+        };
+        Ok(self.assemble_states(&thread, vec![context]).await?.pop().ok_or_else(unknown)?)
     }
 
-    /// Returns what the thread held at the points of its past, of all branches, newest first: those before `before`, or of
-    /// all.
+    /// Returns a page of snapshots of all branches, newest first, from the newest one or from the first one
+    /// before `before`.
     ///
     /// # Errors
-    /// [`ThreadError::UnknownCheckpoint`] when there is no such point; when the page has no rows or too many.
+    /// [`ThreadError::UnknownCheckpoint`] if `before` does not exist. Also fails if the page has no rows or
+    /// more than [`journal::PAGE_ROWS_MAX`], if the thread does not exist, or if the journal fails.
     pub async fn states(
         self,
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> Result<Vec<State>> {
+    ) -> Result<Vec<ThreadSnapshot>> {
         let thread = self.agent.thread(thread_id).await?;
         if limit == 0 || limit > journal::PAGE_ROWS_MAX {
             let reason = format!("the limit must be 1 to {}, not {limit}", journal::PAGE_ROWS_MAX);
-            return Err(journal::Error::Invalid { what: "states", reason }.into());
+            return Err(journal::Error::InvalidRequest { what: "states", reason }.into());
         }
-        let points = self.points(thread_id, before, limit).await?;
-        self.put_together(&thread, points).await
+        let points = self.point_page(thread_id, before, limit).await?;
+        self.assemble_states(&thread, points).await
     }
 
-    /// Returns the state at the last point that the run wrote; for a run that never began, the state it found.
+    /// Returns the snapshot at the last checkpoint that the run wrote. For a run that never started, returns
+    /// the snapshot that existed when it was created; `None` if there is none.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn last_state_of(self, run: &Run) -> Result<Option<State>> {
+    /// Fails only if the journal does.
+    pub async fn last_state_of_run(self, run: &Run) -> Result<Option<ThreadSnapshot>> {
         let (thread_id, mut before) = (run.thread_id, None);
         loop {
-            let page =
-                self.agent.store.checkpoints(thread_id, before, LAST_POINT_ROWS, Superseded::Shown).await?;
-            let is_last = |point: &&StepPoint| {
-                let is_its_own = point.run_id == run.run_id || point.created_at < run.created_at;
-                is_its_own && point.source != CheckpointSource::Rewind
+            let page = self
+                .agent
+                .store
+                .checkpoints(thread_id, before, LAST_POINT_PAGE_ROWS, SupersededVisibility::Shown)
+                .await?;
+            let is_last = |point: &&CheckpointEntry| {
+                let is_candidate = point.run_id == run.run_id || point.created_at < run.created_at;
+                is_candidate && point.source != CheckpointSource::Rewind
             };
             if let Some(point) = page.iter().find(is_last) {
                 return self.state_at(thread_id, point.checkpoint_id).await.map(Some);
             }
-            if page.len() < LAST_POINT_ROWS {
+            if page.len() < LAST_POINT_PAGE_ROWS {
                 return Ok(None);
             }
             before = page.last().map(|point| point.checkpoint_id);
         }
     }
 
-    /// Returns what is in sight of the thread and was said after `seq`.
+    /// Returns the visible messages of the thread after `seq`.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
+    /// Fails if the thread does not exist, or if the journal fails.
     pub async fn messages_after(self, thread_id: ThreadId, seq: Seq) -> Result<Vec<Arc<StateMessage>>> {
         self.agent.thread(thread_id).await?;
-        Ok(self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.after(seq)).await?)
+        Ok(self
+            .agent
+            .transcripts
+            .with_transcript(&*self.agent.store, thread_id, |all| all.visible_after(seq))
+            .await?)
     }
 
-    /// Returns what was in sight of the thread when `head_seq` was its last event, whatever became of it since: nothing,
-    /// where there is no such thread. A stream asks at each run's beginning, and no more is read than that takes.
+    /// Returns the messages that were visible when `head_seq` was the thread's last event, including those
+    /// that were rewound since. A missing thread has none.
+    ///
+    /// The transcript cache reads only new events, because a stream calls this at the start of each run.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn messages_at(self, thread_id: ThreadId, head_seq: Seq) -> Result<Vec<Arc<StateMessage>>> {
-        Ok(self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.at(head_seq)).await?)
+        Ok(self
+            .agent
+            .transcripts
+            .with_transcript(&*self.agent.store, thread_id, |all| all.visible_at(head_seq))
+            .await?)
     }
 
-    /// Returns up to `limit` points, newest first: those before `before`, or of all.
-    async fn points(
+    /// Returns up to `limit` points, newest first, from the newest one or from the first one before `before`.
+    async fn point_page(
         self,
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> Result<Vec<Placed>> {
-        let given = match before {
+    ) -> Result<Vec<PointContext>> {
+        let start = match before {
             None => None,
             Some(before) => match self.point(thread_id, before).await? {
-                Point::Base { .. } => return Ok(Vec::new()),
-                Point::Input(admission) => Some((admission, false)),
-                Point::Stored(point) => Some((point.clone(), has_input(&point))),
+                HistoryPoint::Base { .. } => return Ok(Vec::new()),
+                HistoryPoint::Input(admission) => Some((admission, false)),
+                HistoryPoint::Stored(point) => Some((point.clone(), has_input(&point))),
             },
         };
-        let mut found = Vec::new();
+        let mut points = Vec::new();
         let (stored, is_end) =
-            self.stored_points(thread_id, given.as_ref().map(|(point, _)| point), limit).await?;
-        if let Some((admission, true)) = &given {
-            found.push(Placed::new(Point::Input(admission.clone()), stored.first()));
+            self.stored_points(thread_id, start.as_ref().map(|(point, _)| point), limit).await?;
+        if let Some((admission, true)) = &start {
+            points.push(PointContext::new(HistoryPoint::Input(admission.clone()), stored.first()));
         }
-        // The last one is there for the one behind it.
-        let shown = if is_end { stored.len() } else { stored.len().saturating_sub(1) };
-        for (at, point) in stored[..shown].iter().enumerate() {
-            let (is_head, previous) = (at == 0 && given.is_none(), stored.get(at + 1));
+        // The last stored checkpoint is only read as the predecessor of the one before it, unless it is the
+        // oldest.
+        let own_count = if is_end { stored.len() } else { stored.len().saturating_sub(1) };
+        for (index, point) in stored[..own_count].iter().enumerate() {
+            let (is_head, previous) = (index == 0 && start.is_none(), stored.get(index + 1));
             if point.source == CheckpointSource::Rewind && !is_head {
                 continue;
             }
-            let newer = at.checked_sub(1).map(|at| stored[at].run_id);
-            let may_ask = point.next.is_some() && newer != Some(point.run_id);
-            found.push(Placed { may_ask, is_head, ..Placed::new(Point::Stored(point.clone()), previous) });
+            let newer_run_id = index.checked_sub(1).map(|index| stored[index].run_id);
+            let can_have_interrupt = point.next.is_some() && newer_run_id != Some(point.run_id);
+            points.push(PointContext {
+                can_have_interrupt,
+                is_head,
+                ..PointContext::new(HistoryPoint::Stored(point.clone()), previous)
+            });
             if has_input(point) {
-                found.push(Placed::new(Point::Input(point.clone()), previous));
+                points.push(PointContext::new(HistoryPoint::Input(point.clone()), previous));
             }
         }
-        if is_end && found.len() < limit {
-            let oldest = stored.last().cloned().or_else(|| given.map(|(point, _)| point));
-            let is_head = found.is_empty() && oldest.is_none();
-            let base = self.base(thread_id, oldest.as_ref()).await?;
-            found.extend(base.map(|base| Placed { is_head, ..Placed::new(base, None) }));
+        if is_end && points.len() < limit {
+            let oldest = stored.last().cloned().or_else(|| start.map(|(point, _)| point));
+            let is_head = points.is_empty() && oldest.is_none();
+            let base = self.base_point(thread_id, oldest.as_ref()).await?;
+            points.extend(base.map(|base| PointContext { is_head, ..PointContext::new(base, None) }));
         }
-        found.truncate(limit);
-        Ok(found)
+        points.truncate(limit);
+        Ok(points)
     }
 
-    /// Returns stored points, newest first, until they give `limit` points and one is behind these, and whether there are
-    /// no more.
+    /// Returns stored checkpoints, newest first, until they yield `limit` points and one more checkpoint
+    /// follows. The flag says whether there are no more.
     async fn stored_points(
         self,
         thread_id: ThreadId,
-        before: Option<&StepPoint>,
+        before: Option<&CheckpointEntry>,
         limit: usize,
-    ) -> Result<(Vec<StepPoint>, bool)> {
+    ) -> Result<(Vec<CheckpointEntry>, bool)> {
         let rows = limit.saturating_add(1).min(journal::PAGE_ROWS_MAX);
         let mut from = before.map(|point| point.checkpoint_id);
-        let (mut stored, mut given) = (Vec::new(), 0);
+        let (mut stored, mut yielded) = (Vec::new(), 0);
         loop {
-            let page = self.agent.store.checkpoints(thread_id, from, rows, Superseded::Shown).await?;
+            let page =
+                self.agent.store.checkpoints(thread_id, from, rows, SupersededVisibility::Shown).await?;
             let is_end = page.len() < rows;
-            let points = |point: &StepPoint| {
+            let points = |point: &CheckpointEntry| {
                 usize::from(point.source != CheckpointSource::Rewind) + usize::from(has_input(point))
             };
-            given += page.iter().map(points).sum::<usize>();
+            yielded += page.iter().map(points).sum::<usize>();
             from = page.last().map(|point| point.checkpoint_id).or(from);
-            let spare = page.last().map_or(0, points);
+            let last_yield = page.last().map_or(0, points);
             stored.extend(page);
-            if is_end || given - spare >= limit {
+            if is_end || yielded - last_yield >= limit {
                 return Ok((stored, is_end));
             }
         }
     }
 
-    /// Returns what the thread held before its oldest point, or all it holds where it has none.
-    async fn base(self, thread_id: ThreadId, oldest: Option<&StepPoint>) -> Result<Option<Point>> {
+    /// Returns the state of the thread before its oldest checkpoint, or its only state if it has no
+    /// checkpoint. `None` if it has no messages there.
+    async fn base_point(
+        self,
+        thread_id: ThreadId,
+        oldest: Option<&CheckpointEntry>,
+    ) -> Result<Option<HistoryPoint>> {
         let Some(oldest) = oldest else { return self.head_point(thread_id).await };
-        let base = |all: &transcripts::Transcript| base_before(thread_id, oldest, all);
-        Ok(self.agent.transcripts.look(&*self.agent.store, thread_id, base).await?)
+        let base = |all: &transcript_cache::ThreadTranscript| base_point_before(thread_id, oldest, all);
+        Ok(self.agent.transcripts.with_transcript(&*self.agent.store, thread_id, base).await?)
     }
 
-    /// Puts the states of these points together.
-    async fn put_together(self, thread: &Thread, points: Vec<Placed>) -> Result<Vec<State>> {
+    /// Builds the snapshots of the points. Reads the transcript once for all of them.
+    async fn assemble_states(
+        self,
+        thread: &Thread,
+        points: Vec<PointContext>,
+    ) -> Result<Vec<ThreadSnapshot>> {
         let thread_id = thread.thread_id;
-        let heads: Vec<Seq> = points.iter().map(|placed| placed.point.head_seq()).collect();
-        let look = |all: &transcripts::Transcript| {
-            (heads.iter().map(|head| all.at(*head)).collect::<Vec<_>>(), all.branches.clone())
+        let heads: Vec<Seq> = points.iter().map(|context| context.point.head_seq()).collect();
+        let read_messages = |all: &transcript_cache::ThreadTranscript| {
+            (heads.iter().map(|head| all.visible_at(*head)).collect::<Vec<_>>(), all.branches.clone())
         };
-        let (messages, branches) = self.agent.transcripts.look(&*self.agent.store, thread_id, look).await?;
-        let mut run_ids: Vec<RunId> = points.iter().filter_map(|placed| placed.point.run_id()).collect();
+        let (messages, branches) =
+            self.agent.transcripts.with_transcript(&*self.agent.store, thread_id, read_messages).await?;
+        let mut run_ids: Vec<RunId> = points.iter().filter_map(|context| context.point.run_id()).collect();
         run_ids.dedup();
-        let asked: BTreeMap<RunId, Map<String, Value>> = match run_ids.is_empty() {
+        let run_metadata: BTreeMap<RunId, Map<String, Value>> = match run_ids.is_empty() {
             true => BTreeMap::new(),
             false => self.agent.store.run_metadata(&run_ids).await?.into_iter().collect(),
         };
         let mut states = Vec::with_capacity(points.len());
-        for (placed, messages) in points.iter().zip(messages) {
-            let parent = self.parent(thread_id, placed, &branches).await?;
-            let noted = placed.point.run_id().and_then(|run_id| asked.get(&run_id)).cloned();
-            states.push(State {
-                channels: shown_channels(&self.stored_channels(thread_id, &placed.point, parent).await?),
+        for (context, messages) in points.iter().zip(messages) {
+            let parent = self.parent_id(thread_id, context, &branches).await?;
+            let metadata = context.point.run_id().and_then(|run_id| run_metadata.get(&run_id)).cloned();
+            states.push(ThreadSnapshot {
+                channels: client_channels(&self.stored_channels(thread_id, &context.point, parent).await?),
                 parent_id: parent,
                 messages,
-                ..self.bare(thread, placed, &branches, noted.unwrap_or_default()).await?
+                ..self.state_without_content(thread, context, &branches, metadata.unwrap_or_default()).await?
             });
         }
         Ok(states)
     }
 
-    /// Returns a state without what is said elsewhere: its messages, channels and parent.
-    async fn bare(
+    /// Builds a snapshot without its messages, channels and parent.
+    async fn state_without_content(
         self,
         thread: &Thread,
-        placed: &Placed,
-        branches: &Branches,
+        context: &PointContext,
+        branches: &BranchHistory,
         run_metadata: Map<String, Value>,
-    ) -> Result<State> {
-        let point = &placed.point;
-        let interrupts = self.asked_at(thread, placed).await?;
-        let mut next: Vec<String> = point.next().map(str::to_owned).into_iter().collect();
-        for question in interrupts.iter().filter(|_| placed.is_head) {
+    ) -> Result<ThreadSnapshot> {
+        let point = &context.point;
+        let interrupts = self.interrupts_at(thread, context).await?;
+        let mut next: Vec<String> = point.next_node().map(str::to_owned).into_iter().collect();
+        for question in interrupts.iter().filter(|_| context.is_head) {
             if !next.contains(&question.node) {
                 next.push(question.node.clone());
             }
         }
-        Ok(State {
+        Ok(ThreadSnapshot {
             checkpoint_id: point.id(),
             parent_id: None,
-            origin: placed.origin(branches),
+            origin: context.origin(branches),
             number: point.number(),
             run_id: point.run_id(),
             next,
             messages: Vec::new(),
             channels: Channels::new(),
             interrupts,
-            error: self.failure_at(thread, placed).await?,
+            error: self.failure_at(thread, context).await?,
             created_at: point.created_at(),
             run_metadata,
         })
     }
 
-    async fn parent(
+    /// Returns the id of the checkpoint before a point on its branch.
+    async fn parent_id(
         self,
         thread_id: ThreadId,
-        placed: &Placed,
-        branches: &Branches,
+        context: &PointContext,
+        branches: &BranchHistory,
     ) -> Result<Option<CheckpointId>> {
-        match &placed.point {
-            Point::Base { .. } => Ok(None),
-            Point::Stored(point) if has_input(point) => Ok(Some(Point::Input(point.clone()).id())),
-            Point::Stored(point) | Point::Input(point) => {
-                self.before(thread_id, placed.previous.as_ref(), point, branches).await
+        match &context.point {
+            HistoryPoint::Base { .. } => Ok(None),
+            HistoryPoint::Stored(point) if has_input(point) => {
+                Ok(Some(HistoryPoint::Input(point.clone()).id()))
+            }
+            HistoryPoint::Stored(point) | HistoryPoint::Input(point) => {
+                self.previous_checkpoint_id(thread_id, context.previous_point.as_ref(), point, branches).await
             }
         }
     }
 
-    /// Returns the public channels of a point. Before something was put in they are those of the point before.
+    /// Returns the channels of a point. The point before an input is not stored; it has the channels of its
+    /// parent.
     async fn stored_channels(
         self,
         thread_id: ThreadId,
-        point: &Point,
+        point: &HistoryPoint,
         parent: Option<CheckpointId>,
     ) -> Result<Channels> {
         let mut id = match point {
-            Point::Stored(point) => Some(point.checkpoint_id),
-            Point::Input(_) => parent,
-            Point::Base { .. } => None,
+            HistoryPoint::Stored(point) => Some(point.checkpoint_id),
+            HistoryPoint::Input(_) => parent,
+            HistoryPoint::Base { .. } => None,
         };
         while let Some(from) = id {
-            let found =
-                self.agent.store.checkpoint_at(thread_id, CheckpointRef::Id(from), Superseded::Shown).await?;
-            match found {
+            let stored = self
+                .agent
+                .store
+                .checkpoint_at(thread_id, CheckpointRef::Id(from), SupersededVisibility::Shown)
+                .await?;
+            match stored {
                 Some((_, channels)) => return Ok(channels),
-                // What came in before this did has none of its own either.
+                // The parent can itself be the point before an input, which has no channels of its own
+                // either.
                 None => id = self.parent_of_input(thread_id, from).await?,
             }
         }
         Ok(Channels::new())
     }
 
-    /// Returns the point before one that is not stored.
+    /// Returns the parent of a point before an input; `None` for points of other kinds.
     async fn parent_of_input(self, thread_id: ThreadId, id: CheckpointId) -> Result<Option<CheckpointId>> {
         match self.point(thread_id, id).await? {
-            Point::Input(admission) => self.before_stored(thread_id, &admission).await,
-            Point::Stored(_) | Point::Base { .. } => Ok(None),
+            HistoryPoint::Input(admission) => self.checkpoint_before(thread_id, &admission).await,
+            HistoryPoint::Stored(_) | HistoryPoint::Base { .. } => Ok(None),
         }
     }
 
-    /// Returns the point before a stored one, what that brought in not counted.
-    async fn before_stored(self, thread_id: ThreadId, point: &StepPoint) -> Result<Option<CheckpointId>> {
+    /// Returns the id of the checkpoint before a stored one, ignoring the point before its input.
+    async fn checkpoint_before(
+        self,
+        thread_id: ThreadId,
+        point: &CheckpointEntry,
+    ) -> Result<Option<CheckpointId>> {
         let before = Some(point.checkpoint_id);
-        let previous = self.agent.store.checkpoints(thread_id, before, 1, Superseded::Shown).await?.pop();
-        let branches =
-            self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.branches.clone()).await?;
-        self.before(thread_id, previous.as_ref(), point, &branches).await
+        let previous =
+            self.agent.store.checkpoints(thread_id, before, 1, SupersededVisibility::Shown).await?.pop();
+        let branches = self
+            .agent
+            .transcripts
+            .with_transcript(&*self.agent.store, thread_id, |all| all.branches.clone())
+            .await?;
+        self.previous_checkpoint_id(thread_id, previous.as_ref(), point, &branches).await
     }
 
-    /// Returns what is asked at the point: what waits there, or what had been asked.
-    async fn asked_at(self, thread: &Thread, placed: &Placed) -> Result<Vec<Interrupt>> {
-        if placed.is_head {
+    /// Returns the interrupts of a point: the pending ones at the current point, and at an earlier one those
+    /// that were raised there.
+    async fn interrupts_at(self, thread: &Thread, context: &PointContext) -> Result<Vec<Interrupt>> {
+        if context.is_head {
             return match thread.status {
                 ThreadStatus::Idle => Ok(Vec::new()),
                 ThreadStatus::Busy | ThreadStatus::Interrupted | ThreadStatus::Error => {
@@ -393,47 +454,52 @@ impl ThreadService<'_> {
                 }
             };
         }
-        let mut asked = Vec::new();
-        let Point::Stored(point) = &placed.point else { return Ok(asked) };
-        let Some(node) = point.next.as_deref().filter(|_| placed.may_ask) else { return Ok(asked) };
-        while asked.len() < QUESTIONS_MAX {
-            let id = runtime::interrupt_id(point.run_id, point.step, node, asked.len());
+        let mut interrupts = Vec::new();
+        let HistoryPoint::Stored(point) = &context.point else { return Ok(interrupts) };
+        let Some(node) = point.next.as_deref().filter(|_| context.can_have_interrupt) else {
+            return Ok(interrupts);
+        };
+        while interrupts.len() < QUESTIONS_MAX {
+            let id = runtime::interrupt_id(point.run_id, point.step, node, interrupts.len());
             match self.agent.store.interrupt(id).await? {
-                Some(question) => asked.push(question),
+                Some(question) => interrupts.push(question),
                 None => break,
             }
         }
-        Ok(asked)
+        Ok(interrupts)
     }
 
-    /// Returns how the run failed that ended at the newest point.
-    async fn failure_at(self, thread: &Thread, placed: &Placed) -> Result<Option<String>> {
-        let is_failed = placed.is_head && thread.status == ThreadStatus::Error;
-        let Some(run_id) = placed.point.run_id().filter(|_| is_failed) else { return Ok(None) };
+    /// Returns the failure of the run that ended at the current point; `None` for other points.
+    async fn failure_at(self, thread: &Thread, context: &PointContext) -> Result<Option<String>> {
+        let is_failed = context.is_head && thread.status == ThreadStatus::Error;
+        let Some(run_id) = context.point.run_id().filter(|_| is_failed) else { return Ok(None) };
         let run = self.agent.store.run(run_id).await?;
         let failed = run.filter(|run| matches!(run.status, RunStatus::Error | RunStatus::Timeout));
         Ok(failed.and_then(|run| run.failure).map(|failure| failure.message))
     }
 }
 
-impl Placed {
-    fn new(point: Point, previous: Option<&StepPoint>) -> Self {
-        Self { point, previous: previous.cloned(), may_ask: false, is_head: false }
+impl PointContext {
+    /// Creates the context of a point that is neither the current one nor can have interrupts.
+    fn new(point: HistoryPoint, previous: Option<&CheckpointEntry>) -> Self {
+        Self { point, previous_point: previous.cloned(), can_have_interrupt: false, is_head: false }
     }
 
-    fn origin(&self, branches: &Branches) -> StateOrigin {
+    /// Returns the origin of the point's snapshot.
+    fn origin(&self, branches: &BranchHistory) -> StateOrigin {
         let point = match &self.point {
-            Point::Input(_) => return StateOrigin::Input,
-            Point::Base { .. } => return StateOrigin::Change,
-            Point::Stored(point) => point,
+            HistoryPoint::Input(_) => return StateOrigin::Input,
+            HistoryPoint::Base { .. } => return StateOrigin::Change,
+            HistoryPoint::Stored(point) => point,
         };
-        let after = self.previous.as_ref().map_or(0, |previous| previous.head_seq);
-        let went_back =
-            || branches.newest(after, point.head_seq).is_some_and(|back| back.checkpoint_id.is_some());
+        let after = self.previous_point.as_ref().map_or(0, |previous| previous.head_seq);
+        let is_rewound = || {
+            branches.newest_rewind(after, point.head_seq).is_some_and(|rewind| rewind.checkpoint_id.is_some())
+        };
         match point.source {
             CheckpointSource::Update => StateOrigin::Change,
             CheckpointSource::Rewind => StateOrigin::Rewind,
-            CheckpointSource::Loop if point.step == 0 && !has_input(point) && went_back() => {
+            CheckpointSource::Loop if point.step == 0 && !has_input(point) && is_rewound() => {
                 StateOrigin::Rewind
             }
             CheckpointSource::Loop => StateOrigin::Step,

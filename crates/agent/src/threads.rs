@@ -1,6 +1,5 @@
-//! Threads, as a front end shows and changes them: find, list, tree, rename, fork, delete.
+//! The thread service: finding, listing, renaming and deleting threads, and their tree.
 
-pub(crate) mod back;
 pub(crate) mod compaction;
 pub(crate) mod error;
 pub(crate) mod export;
@@ -8,15 +7,19 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod lineage;
 pub(crate) mod pruning;
-mod reads;
+mod queries;
 pub(crate) mod rewind;
+pub(crate) mod rollback;
 pub(crate) mod spans;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use journal::{AnyNews, HandoffFilter, Sort, ThreadFilter, ThreadNews, ThreadPatch, Transaction, Write};
+use journal::{
+    AllThreadsSubscription, HandoffFilter, ThreadFilter, ThreadPatch, ThreadSort, ThreadSubscription,
+    Transaction, Write,
+};
 use protocol::event::body::ThreadRenamed;
 use protocol::{HandoffStatus, NewEvent, ParentKind, Thread, ThreadId, ThreadState};
 use serde::Serialize;
@@ -24,25 +27,27 @@ use serde::Serialize;
 use crate::agent::services::ThreadService;
 use crate::{Result, ThreadError};
 
-/// How long the deletion of a thread waits for those who are to read what happened in it.
-const READ_MAX: Duration = Duration::from_secs(2);
+/// The longest time that the deletion of a thread waits for hooks and trace exports that still read its
+/// events.
+const READERS_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A thread with the threads that came from it.
+/// A thread with its descendants.
 #[derive(Debug, Clone, Serialize)]
 pub struct ThreadNode {
     /// The thread.
     pub thread: Thread,
-    /// Its state, as lists show it.
+    /// The state of the thread, as lists show it.
     pub state: ThreadState,
-    /// The threads that came from it, oldest first.
+    /// The child threads, oldest first.
     pub children: Vec<ThreadNode>,
 }
 
 impl ThreadService<'_> {
-    /// Returns the thread whose id begins with `prefix`; `last` is the most recently active one.
+    /// Finds the thread whose id begins with `prefix`. The prefix `last` means the most recently active
+    /// thread.
     ///
     /// # Errors
-    /// When there is none, or more than one.
+    /// [`ThreadError::Unknown`] if there is none; [`ThreadError::Ambiguous`] if there are several.
     pub async fn find(self, prefix: &str) -> Result<Thread> {
         let matches = match prefix {
             "last" => return self.last_thread().await,
@@ -56,55 +61,57 @@ impl ThreadService<'_> {
         }
     }
 
-    /// Returns the most recently active thread; of a handoff just accepted, the child that waits for its first turn.
+    /// Returns the most recently active thread. If it was just handed off, returns the child thread that
+    /// awaits its first turn.
     async fn last_thread(self) -> Result<Thread> {
         let newest = self.list(ThreadFilter { limit: 1, ..ThreadFilter::default() }).await?.pop();
         let newest = newest.ok_or_else(|| ThreadError::Unknown("last".to_owned()))?;
-        self.continuation_of(newest).await
+        self.continuation_thread(newest).await
     }
 
-    /// Returns where somebody goes on who goes on with `thread`: in the child that waits for its first turn, if the newest that happened
-    /// is that it was handed off.
+    /// Returns the thread in which work on `thread` continues. This is its child if the thread's latest
+    /// change is an accepted handoff and the child has not had its first turn; otherwise it is `thread`
+    /// itself.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn continuation_of(self, thread: Thread) -> Result<Thread> {
-        let handed_off = thread.handoff().filter(|mark| mark.source_thread_id == thread.thread_id);
+    /// Fails only if the journal does.
+    pub async fn continuation_thread(self, thread: Thread) -> Result<Thread> {
+        let handed_off = thread.handoff_mark().filter(|mark| mark.source_thread_id == thread.thread_id);
         let child = match handed_off {
             Some(mark) => self.agent.store.thread(mark.child_thread_id).await?,
             None => None,
         };
-        let waits = |child: &Thread| child.handoff().is_some_and(|mark| mark.pending);
-        Ok(child.filter(waits).unwrap_or(thread))
+        let awaits_first_turn = |child: &Thread| child.handoff_mark().is_some_and(|mark| mark.pending);
+        Ok(child.filter(awaits_first_turn).unwrap_or(thread))
     }
 
-    /// Returns a thread by its id; `None` if there is none, or it was deleted.
+    /// Returns a thread by its id; `None` if it does not exist, was deleted or belongs to another owner.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn get(self, thread_id: ThreadId) -> Result<Option<Thread>> {
         Ok(self.agent.store.thread(thread_id).await?)
     }
 
     /// Subscribes to the commits of all threads.
-    pub fn commits(self) -> AnyNews {
-        self.agent.store.news().any()
+    pub fn subscribe_commits(self) -> AllThreadsSubscription {
+        self.agent.store.commit_feed().subscribe_all()
     }
 
     /// Subscribes to the commits of one thread.
-    pub fn commits_of(self, thread_id: ThreadId) -> ThreadNews {
-        self.agent.store.news().of(thread_id)
+    pub fn subscribe_thread_commits(self, thread_id: ThreadId) -> ThreadSubscription {
+        self.agent.store.commit_feed().subscribe_thread(thread_id)
     }
 
     /// Returns a page of threads.
     ///
     /// # Errors
-    /// When the page has no rows or too many, or the journal fails.
+    /// Fails if the page has no rows or more than [`journal::PAGE_ROWS_MAX`], or if the journal fails.
     pub async fn list(self, filter: ThreadFilter) -> Result<Vec<Thread>> {
         Ok(self.agent.store.threads(filter).await?)
     }
 
-    /// Returns all threads that match the filter, whatever its page.
+    /// Returns all threads that match the filter, ignoring its page. Reads page by page.
     async fn list_all(self, filter: ThreadFilter) -> Result<Vec<Thread>> {
         let mut all = Vec::new();
         loop {
@@ -118,10 +125,10 @@ impl ThreadService<'_> {
         }
     }
 
-    /// Returns the state of each of the threads, as lists show it.
+    /// Returns the states of the threads, as lists show them. Missing threads are left out.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn display_states(
         self,
         threads: impl IntoIterator<Item = &Thread> + Send,
@@ -134,24 +141,24 @@ impl ThreadService<'_> {
         Ok(states)
     }
 
-    /// Returns all threads under those they came from, most recently active first. With `root`, only the tree that
-    /// thread belongs to, from its oldest ancestor.
+    /// Returns all threads as trees, the most recently active root first. With `root`, returns only the tree
+    /// that contains that thread, from its oldest ancestor on. Reads all threads of the owner.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn tree(self, root: Option<ThreadId>) -> Result<Vec<ThreadNode>> {
         let all = self.list_all(ThreadFilter::default()).await?;
         let states = self.display_states(&all).await?;
-        Ok(tree(all, &states, root))
+        Ok(build_tree(all, &states, root))
     }
 
-    /// Gives the thread another name. It is not an activity: its place in the list stays.
+    /// Renames the thread. The time of its last activity, by which lists are sorted, does not change.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
+    /// Fails if the thread does not exist, or if the journal fails.
     pub async fn rename(self, thread_id: ThreadId, name: &str) -> Result<Thread> {
         let now = Timestamp::now();
-        let renamed = NewEvent::of(&ThreadRenamed { name: name.to_owned() }, now)?;
+        let renamed = NewEvent::from_body(&ThreadRenamed { name: name.to_owned() }, now)?;
         let writes = vec![
             Write::UpdateThread {
                 thread_id,
@@ -163,14 +170,17 @@ impl ThreadService<'_> {
         self.agent.thread(thread_id).await
     }
 
-    /// Removes the thread with everything that belongs to it, the threads of its sub-agents too. The block of a child
-    /// that never had its first turn goes with it.
+    /// Deletes the thread with everything that belongs to it, including the threads of its sub-agents. The
+    /// block in `agent.md` is removed if the thread is the child of a handoff and has not had its first turn.
+    ///
+    /// Waits up to `READERS_WAIT_MAX` for hooks and trace exports.
     ///
     /// # Errors
-    /// When the thread does not exist or is busy, or `agent.md` cannot be written.
+    /// Fails if the thread does not exist or a run is active on it, if `agent.md` cannot be written, or if
+    /// the journal fails.
     pub async fn delete(self, thread_id: ThreadId) -> Result<()> {
         self.agent.thread(thread_id).await?;
-        self.agent.runs().end_cut_off(thread_id).await?;
+        self.agent.runs().end_orphaned_run(thread_id).await?;
         let filter = HandoffFilter {
             child_thread_id: Some(thread_id),
             statuses: vec![HandoffStatus::Accepted, HandoffStatus::Seeded],
@@ -178,34 +188,41 @@ impl ThreadService<'_> {
         };
         let mut writes = Vec::new();
         for handoff in self.agent.store.handoffs(filter).await? {
-            writes.extend(handoff::settled(&handoff, Timestamp::now()));
-            self.agent.acceptance().withdraw(&handoff).await.map_err(|reason| ThreadError::Input {
-                path: self.agent.settings.home.agent_md(&handoff.assistant_id),
-                reason,
+            writes.extend(handoff::child_deletion_writes(&handoff, Timestamp::now()));
+            self.agent.acceptance_activity().withdraw_block(&handoff).await.map_err(|reason| {
+                ThreadError::UnreadableInput {
+                    path: self.agent.settings.home.agent_md_path(&handoff.assistant_id),
+                    reason,
+                }
             })?;
         }
-        for subagent in self.subagents_of(thread_id).await? {
-            self.agent.runs().end_cut_off(subagent).await?;
+        for subagent in self.subagent_thread_ids(thread_id).await? {
+            self.agent.runs().end_orphaned_run(subagent).await?;
             writes.push(Write::DeleteThread { thread_id: subagent });
         }
         writes.push(Write::DeleteThread { thread_id });
-        // A summary that waits in the queue has words of the thread.
-        writes.extend(memory::not_due(thread_id));
+        // The queued summarization of the thread contains text of it and is removed too.
+        writes.extend(memory::dequeue_writes(thread_id));
         writes
-            .extend(handoff::mirror::follow_deletion(&*self.agent.store, thread_id, Timestamp::now()).await?);
-        // What hooks and traces tell of is read from the thread.
-        let _ = tokio::time::timeout(READ_MAX, self.agent.store.commits().read(thread_id)).await;
+            .extend(handoff::mirror::deletion_writes(&*self.agent.store, thread_id, Timestamp::now()).await?);
+        // User hooks and trace exports read the events of the thread, so they get a moment to process them.
+        let _ = tokio::time::timeout(
+            READERS_WAIT_MAX,
+            self.agent.store.local_commits().wait_until_processed(thread_id),
+        )
+        .await;
         self.agent.store.commit(Transaction { fence: None, writes }).await?;
-        self.agent.mirror.begin();
+        self.agent.mirror.send_pending();
         Ok(())
     }
 
-    async fn subagents_of(self, thread_id: ThreadId) -> Result<Vec<ThreadId>> {
+    /// Returns the threads of the thread's sub-agents.
+    async fn subagent_thread_ids(self, thread_id: ThreadId) -> Result<Vec<ThreadId>> {
         let filter = ThreadFilter {
             parent_id: Some(thread_id),
-            subagents: journal::Subagents::Shown,
-            order: Sort::NEWEST,
-            ..ThreadFilter::of(self.agent.scope.clone(), journal::PAGE_ROWS_MAX)
+            subagents: journal::SubagentVisibility::Shown,
+            order: ThreadSort::NEWEST,
+            ..ThreadFilter::for_scope(self.agent.scope.clone(), journal::PAGE_ROWS_MAX)
         };
         let mut children = self.list_all(filter).await?;
         children.retain(|thread| thread.parent_kind == Some(ParentKind::Subagent));
@@ -213,7 +230,8 @@ impl ThreadService<'_> {
     }
 }
 
-fn tree(
+/// Arranges threads as trees. A thread whose parent is not in the list is a root.
+fn build_tree(
     all: Vec<Thread>,
     states: &BTreeMap<ThreadId, ThreadState>,
     root: Option<ThreadId>,
@@ -232,11 +250,12 @@ fn tree(
     roots
         .into_iter()
         .filter(|thread| top.is_none_or(|id| id == thread.thread_id))
-        .map(|thread| grow(thread, &mut children, states))
+        .map(|thread| build_subtree(thread, &mut children, states))
         .collect()
 }
 
-/// A chain longer than the number of threads is a cycle; the walk stops there.
+/// Returns the oldest ancestor in the list. A chain that is longer than the list is a cycle, and the search
+/// stops there.
 fn oldest_ancestor(parents: &BTreeMap<ThreadId, Option<ThreadId>>, from: ThreadId) -> ThreadId {
     let mut id = from;
     for _ in 0..parents.len() {
@@ -248,21 +267,24 @@ fn oldest_ancestor(parents: &BTreeMap<ThreadId, Option<ThreadId>>, from: ThreadI
     id
 }
 
-fn grow(
+/// Returns the subtree of a thread. Children are removed from the map, so that a cycle cannot recurse without
+/// end.
+fn build_subtree(
     thread: Thread,
     children: &mut BTreeMap<ThreadId, Vec<Thread>>,
     states: &BTreeMap<ThreadId, ThreadState>,
 ) -> ThreadNode {
-    let mut own = children.remove(&thread.thread_id).unwrap_or_default();
-    own.sort_by_key(|child| child.created_at);
+    let mut own_children = children.remove(&thread.thread_id).unwrap_or_default();
+    own_children.sort_by_key(|child| child.created_at);
     ThreadNode {
-        state: state_of(&thread, states),
+        state: display_state(&thread, states),
         thread,
-        children: own.into_iter().map(|child| grow(child, children, states)).collect(),
+        children: own_children.into_iter().map(|child| build_subtree(child, children, states)).collect(),
     }
 }
 
-/// Returns the thread's state among those that were read. A thread that was deleted while it was read is idle.
-pub fn state_of(thread: &Thread, states: &BTreeMap<ThreadId, ThreadState>) -> ThreadState {
+/// Returns the state of a thread from the states that were read. A thread without one was deleted meanwhile
+/// and counts as idle.
+pub fn display_state(thread: &Thread, states: &BTreeMap<ThreadId, ThreadState>) -> ThreadState {
     states.get(&thread.thread_id).copied().unwrap_or(ThreadState::Idle)
 }

@@ -1,5 +1,7 @@
-//! What the hook, the node and the tool of one agent share, and the hook: before each call of the model it looks whether
-//! the request has grown too large, and when the provider says so it lets the conversation be condensed once.
+//! The compactor, which the hook, the node and the tool of an agent share, and the hook that starts automatic compactions.
+//!
+//! Before each model call, the hook checks whether the trigger holds or the request does not fit. When the provider refuses
+//! a request as too large, the hook has the conversation compacted once and the request sent again.
 
 use std::sync::Arc;
 
@@ -10,114 +12,122 @@ use model::{ChatModel, ChatRequest};
 use parking_lot::Mutex;
 use protocol::{CompactionTrigger, ThreadId};
 use runtime::{
-    Channel, ChannelError, Channels, Contexts, Failure, FailureKind, Hook, ModelAnswer, ModelCall, Point,
-    StepContext, Update,
+    Channel, ChannelError, Channels, ContextCache, FailureKind, GraphUpdate, Hook, HookPoint, ModelAnswer,
+    ModelCallHandler, StepContext, StepFailure,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::node::{COMPACTION_NODE, WANTED_CHANNEL, wanted_channels};
-use crate::plan::Wanted;
-use crate::settings::Settings;
-use crate::trigger::{Size, defaults, is_due, trigger_tokens};
+use crate::node::{COMPACTION_NODE, COMPACTION_REQUEST_CHANNEL, compaction_request_channels};
+use crate::plan::CompactionRequest;
+use crate::settings::CompactionSettings;
+use crate::trigger::{RequestSize, default_policy, is_compaction_due, trigger_tokens};
 
-/// Channel: how often in a row condensing did not help, and how large the request was then.
-pub(crate) const STUCK_CHANNEL: Channel<Stuck> = Channel::new("_compaction_stuck");
+/// The channel that counts consecutive compactions which did not help, with the size of the request at the last one.
+pub(crate) const BACKOFF_CHANNEL: Channel<CompactionBackoff> = Channel::new("_compaction_stuck");
 
-/// Channel: the provider refused the request, and the conversation was condensed for that.
+/// The channel that is set after the provider refused a request and until a request is accepted. While it is set, another
+/// refusal fails the run.
 const OVERFLOWED_CHANNEL: Channel<bool> = Channel::new("_compaction_overflowed");
 
-/// How often in a row it is tried although it did not help (L11).
+/// The maximum number of consecutive compactions that do not help (L11), for a request that does not fit.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// What a person can do when a provider takes less than must be sent.
-pub(crate) const TOO_LARGE_HINT: &str = "choose a model with a larger window by `--model`, set `context_tokens` of the \
-                                         provider in config.toml to what it really takes, or `/rewind` and send less \
+/// The advice when a provider accepts fewer tokens than must be sent.
+pub(crate) const TOO_LARGE_HINT: &str = "choose a model with a larger window with `--model`, set `context_tokens` of the \
+                                         provider in config.toml to the number it accepts, or `/rewind` and send less \
                                          at a time";
 
-/// By how many percent a request must have grown for another attempt after one that did not help.
+/// The growth of a request, in percent, after which compaction is tried again after one that did not help.
 const GROWTH_PERCENT: u64 = 10;
 
-/// Threads whose newest request's size is remembered.
+/// The maximum number of threads whose request size is remembered.
 const SIZES_MAX: usize = 64;
 
-/// What one agent's compaction works with.
+/// The parts that compaction of one agent needs.
 pub struct Compactor {
-    /// The model that is sent the conversation; `None` where there is none.
+    /// The model of the conversation; `None` when none is configured.
     pub model: Option<Arc<dyn ChatModel>>,
-    /// The models that write summaries, the first one first; behind them stands the extract.
-    pub summarisers: Vec<Arc<dyn ChatModel>>,
-    /// Why a configured summariser is not among them.
-    pub problem: Option<String>,
-    /// When and how.
-    pub settings: Settings,
-    /// The contexts that were used last.
-    pub contexts: Arc<Contexts>,
-    /// How large the newest requests were.
-    pub sizes: Arc<Sizes>,
+    /// The models that write summaries, in order of preference. When all fail, the offline summary is used.
+    pub summarizers: Vec<Arc<dyn ChatModel>>,
+    /// The reason why the configured summarizing model is not among them, as one line.
+    pub summarizer_problem: Option<String>,
+    /// The settings.
+    pub settings: CompactionSettings,
+    /// The cache of contexts.
+    pub contexts: Arc<ContextCache>,
+    /// The sizes of the newest requests.
+    pub request_sizes: Arc<RequestSizes>,
 }
 
-/// How large the newest requests of threads were, in tokens.
+/// The size of the newest request of each thread, in tokens. It holds the last [`SIZES_MAX`] threads of this process.
 #[derive(Debug, Default)]
-pub struct Sizes {
+pub struct RequestSizes {
+    /// The sizes, least recently recorded first.
     newest: Mutex<Vec<(ThreadId, u64)>>,
 }
 
-impl Sizes {
-    fn note(&self, thread_id: ThreadId, tokens: u64) {
+impl RequestSizes {
+    /// Records the size of the thread's newest request.
+    fn record(&self, thread_id: ThreadId, tokens: u64) {
         let mut newest = self.newest.lock();
-        newest.retain(|(of, _)| *of != thread_id);
+        newest.retain(|(known, _)| *known != thread_id);
         if newest.len() >= SIZES_MAX {
             newest.remove(0);
         }
         newest.push((thread_id, tokens));
     }
 
-    /// Returns how large the thread's newest request was; `None` when this process sent none.
-    pub(crate) fn of(&self, thread_id: ThreadId) -> Option<u64> {
+    /// Returns the size of the thread's newest request; `None` when this process has sent none.
+    pub(crate) fn get(&self, thread_id: ThreadId) -> Option<u64> {
         let newest = self.newest.lock();
-        newest.iter().find(|(of, _)| *of == thread_id).map(|(_, tokens)| *tokens)
+        newest.iter().find(|(known, _)| *known == thread_id).map(|(_, tokens)| *tokens)
     }
 }
 
-/// How often in a row condensing did not help.
+/// The backoff after compactions that did not help.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stuck {
-    /// How often.
+pub(crate) struct CompactionBackoff {
+    /// The number of consecutive compactions that did not help.
     pub attempts: u32,
-    /// Tokens of the request then.
+    /// The tokens of the request at the last one.
     pub tokens: u64,
-    /// The window of the model it was for.
+    /// The window of the model at the last one, in tokens.
     pub window: Option<u64>,
 }
 
-impl Stuck {
-    /// Returns how often it did not help for a model with that window: what another one takes is another matter.
-    pub(crate) fn of(channels: &Channels, window: Option<u64>) -> Result<Self, ChannelError> {
-        let stuck = STUCK_CHANNEL.get(channels)?;
-        Ok(stuck.filter(|stuck: &Self| stuck.window == window).unwrap_or_default())
+impl CompactionBackoff {
+    /// Returns the backoff for a model with that window. A backoff recorded for another window does not apply.
+    ///
+    /// # Errors
+    ///
+    /// When the channel cannot be read.
+    pub(crate) fn load(channels: &Channels, window: Option<u64>) -> Result<Self, ChannelError> {
+        let backoff = BACKOFF_CHANNEL.get(channels)?;
+        Ok(backoff.filter(|backoff: &Self| backoff.window == window).unwrap_or_default())
     }
 
-    /// Returns whether another attempt at `tokens` is worth it.
-    fn may_try(self, tokens: u64) -> bool {
+    /// Returns whether another attempt for a request of `tokens` tokens is worthwhile: there was none that did not help, or
+    /// the request has grown by [`GROWTH_PERCENT`] since.
+    fn allows_attempt(self, tokens: u64) -> bool {
         self.attempts == 0 || tokens * 100 >= self.tokens * (100 + GROWTH_PERCENT)
     }
 }
 
 impl Compactor {
-    /// Returns `provider/name` of the model that is sent the conversation; empty without one.
+    /// Returns the name of the conversation's model, `provider/name`; empty without a model.
     pub(crate) fn model_name(&self) -> String {
         self.model.as_ref().map(|model| model.name().to_string()).unwrap_or_default()
     }
 
-    /// Returns the tokens the model takes, if known.
-    pub(crate) fn window(&self) -> Option<u64> {
+    /// Returns the context window of the model in tokens, if known.
+    pub(crate) fn window_tokens(&self) -> Option<u64> {
         self.model.as_ref().and_then(|model| model.limits().context_tokens)
     }
 
-    /// Returns the tokens of a request from which on the conversation is condensed without being asked; `None` when that
-    /// does not follow from its tokens alone.
+    /// Returns the size of a request in tokens from which on the conversation is compacted automatically; `None` when that
+    /// is disabled or also depends on the number of messages.
     pub fn trigger_tokens(&self) -> Option<u64> {
-        let window = self.window();
+        let window = self.window_tokens();
         let clauses = self.settings.trigger(window);
         if !self.settings.enabled || clauses.iter().any(|clause| clause.messages.is_some()) {
             return None;
@@ -125,38 +135,46 @@ impl Compactor {
         trigger_tokens(&clauses, window).into_iter().chain(self.budget()).min()
     }
 
-    /// Returns whether the model takes a request of so many tokens, as far as anybody knows.
-    pub fn takes(&self, tokens: u64) -> bool {
+    /// Returns whether a request of that many tokens fits the model. A request for a model with an unknown window fits.
+    pub fn can_accept(&self, tokens: u64) -> bool {
         self.budget().is_none_or(|budget| tokens <= budget)
     }
 
-    /// Returns the tokens of a request from which on the conversation is long, whether or not it is condensed then.
-    pub(crate) fn long_tokens(&self) -> u64 {
-        let window = self.window();
-        let due = trigger_tokens(&self.settings.trigger(window), window);
-        let due = due.or_else(|| trigger_tokens(&defaults(window).0, window));
-        due.into_iter().chain(self.budget()).min().unwrap_or(u64::MAX)
+    /// Returns the size of a request in tokens from which on the conversation counts as long, whether or not automatic
+    /// compaction is enabled.
+    pub(crate) fn long_conversation_tokens(&self) -> u64 {
+        let window = self.window_tokens();
+        let threshold = trigger_tokens(&self.settings.trigger(window), window);
+        let threshold = threshold.or_else(|| trigger_tokens(&default_policy(window).0, window));
+        threshold.into_iter().chain(self.budget()).min().unwrap_or(u64::MAX)
     }
 
-    /// Returns how large the thread's next request is; where this process sent none, at least so large.
+    /// Returns the size of the thread's newest request in tokens. If this process has sent none, returns the size of the
+    /// messages alone, which is a lower bound.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
     pub(crate) async fn request_tokens(
         &self,
         store: &dyn Store,
         thread_id: ThreadId,
     ) -> journal::Result<u64> {
-        match self.sizes.of(thread_id) {
+        match self.request_sizes.get(thread_id) {
             Some(tokens) => Ok(tokens),
             None => {
-                let context = self.contexts.read(store, thread_id).await?;
+                let context = self.contexts.read_context(store, thread_id).await?;
                 Ok(context.request_tokens(&self.model_name(), 0))
             }
         }
     }
 }
 
-/// Lets a conversation be condensed in time.
+/// The hook that starts automatic compactions.
+///
+/// It must be the last hook that changes a request, because it counts everything that will be sent.
 pub struct CompactionHook {
-    /// With what.
+    /// The compactor of the agent.
     pub compactor: Arc<Compactor>,
 }
 
@@ -166,21 +184,23 @@ impl Hook for CompactionHook {
         "Compaction"
     }
 
-    fn is_idle(&self, point: Point, channels: &Channels) -> bool {
+    fn can_skip(&self, point: HookPoint, channels: &Channels) -> bool {
         match point {
-            Point::BeforeAgent => !OVERFLOWED_CHANNEL.is_set(channels) && !WANTED_CHANNEL.is_set(channels),
-            Point::AfterModel | Point::AfterAgent => true,
+            HookPoint::BeforeAgent => {
+                !OVERFLOWED_CHANNEL.is_set(channels) && !COMPACTION_REQUEST_CHANNEL.is_set(channels)
+            }
+            HookPoint::AfterModel | HookPoint::AfterAgent => true,
         }
     }
 
-    /// Forgets what a turn that was stopped had left to do.
-    async fn before_agent(&self, step: &StepContext<'_>) -> Result<Update, Failure> {
-        let mut update = Update::default();
+    /// Clears the channels that an earlier turn left when it was stopped.
+    async fn before_agent(&self, step: &StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+        let mut update = GraphUpdate::default();
         if OVERFLOWED_CHANNEL.is_set(step.channels) {
             OVERFLOWED_CHANNEL.clear(&mut update.channels);
         }
-        if WANTED_CHANNEL.is_set(step.channels) {
-            WANTED_CHANNEL.clear(&mut update.channels);
+        if COMPACTION_REQUEST_CHANNEL.is_set(step.channels) {
+            COMPACTION_REQUEST_CHANNEL.clear(&mut update.channels);
         }
         Ok(update)
     }
@@ -189,91 +209,103 @@ impl Hook for CompactionHook {
         &self,
         step: &StepContext<'_>,
         request: &mut ChatRequest,
-    ) -> Result<Update, Failure> {
-        let Some(context) = step.context else { return Ok(Update::default()) };
+    ) -> Result<GraphUpdate, StepFailure> {
+        let Some(context) = step.context else { return Ok(GraphUpdate::default()) };
         let compactor = &self.compactor;
-        let frame_tokens = tokens::of_frame(request);
+        let frame_tokens = tokens::overhead_tokens(request);
         let tokens = context.request_tokens(&compactor.model_name(), frame_tokens);
-        compactor.sizes.note(step.thread_id, tokens);
-        if let Some(asked) = WANTED_CHANNEL.get(step.channels)? {
-            return Ok(condensing(&asked.in_turn(frame_tokens)));
+        compactor.request_sizes.record(step.thread_id, tokens);
+        if let Some(pending) = COMPACTION_REQUEST_CHANNEL.get(step.channels)? {
+            return Ok(compaction_update(&pending.within_turn(frame_tokens)));
         }
         if !compactor.settings.enabled {
-            return Ok(Update::default());
+            return Ok(GraphUpdate::default());
         }
-        let window = compactor.window();
-        let size = Size { tokens, messages: context.messages.len() as u64, window };
-        let stuck = Stuck::of(step.channels, window)?;
-        let is_too_large = !compactor.takes(tokens);
-        let is_due = is_too_large || is_due(&compactor.settings.trigger(window), size);
-        // What does not fit is tried again at once, and shortened in the request when that has not helped often enough.
-        let may_try = stuck.may_try(tokens) || (is_too_large && stuck.attempts < ATTEMPTS_MAX);
+        let window = compactor.window_tokens();
+        let size = RequestSize { tokens, messages: context.messages.len() as u64, window };
+        let backoff = CompactionBackoff::load(step.channels, window)?;
+        let is_too_large = !compactor.can_accept(tokens);
+        let is_due = is_too_large || is_compaction_due(&compactor.settings.trigger(window), size);
+        // A request that does not fit is compacted again at once, up to the limit of attempts. After that, the messages are
+        // shortened in the request itself.
+        let may_try = backoff.allows_attempt(tokens) || (is_too_large && backoff.attempts < ATTEMPTS_MAX);
         if is_due && may_try {
-            return Ok(condensing(&Wanted::unasked(CompactionTrigger::Auto, frame_tokens)));
+            return Ok(compaction_update(&CompactionRequest::new(CompactionTrigger::Auto, frame_tokens)));
         }
-        Ok(Update::default())
+        Ok(GraphUpdate::default())
     }
 
     async fn wrap_model_call(
         &self,
         step: &StepContext<'_>,
         request: ChatRequest,
-        next: ModelCall<'_>,
-    ) -> Result<ModelAnswer, Failure> {
-        let frame_tokens = tokens::of_frame(&request);
+        next: ModelCallHandler<'_>,
+    ) -> Result<ModelAnswer, StepFailure> {
+        let frame_tokens = tokens::overhead_tokens(&request);
         let has_overflowed = OVERFLOWED_CHANNEL.is_set(step.channels);
         match next.run(request).await {
-            Ok(mut answered) if has_overflowed => {
-                OVERFLOWED_CHANNEL.clear(&mut answered.update.channels);
-                Ok(answered)
+            Ok(mut answer) if has_overflowed => {
+                OVERFLOWED_CHANNEL.clear(&mut answer.update.channels);
+                Ok(answer)
             }
             Err(failure) if failure.kind == FailureKind::Overflow && !self.compactor.settings.enabled => {
-                Err(failure
-                    .with_hint("`/compact` condenses the conversation; `/handoff` goes on in a short thread"))
+                Err(failure.with_hint(
+                    "`/compact` compacts the conversation; `/handoff` continues in a new, short thread",
+                ))
             }
             Err(failure) if failure.kind == FailureKind::Overflow && has_overflowed => {
-                Err(self.overflowed_again(step, frame_tokens, failure))
+                Err(self.repeated_overflow_failure(step, frame_tokens, failure))
             }
             Err(failure) if failure.kind == FailureKind::Overflow => {
-                let mut update = condensing(&Wanted::unasked(CompactionTrigger::Overflow, frame_tokens));
+                let mut update =
+                    compaction_update(&CompactionRequest::new(CompactionTrigger::Overflow, frame_tokens));
                 OVERFLOWED_CHANNEL.set(&mut update.channels, &true);
                 update.usage.add(failure.partial.usage);
                 Ok(ModelAnswer { answer: None, update })
             }
-            answered => answered,
+            answer => answer,
         }
     }
 }
 
 impl CompactionHook {
-    /// Returns the failure of a request that was refused although the conversation had been condensed for it.
-    fn overflowed_again(&self, step: &StepContext<'_>, frame_tokens: u64, failure: Failure) -> Failure {
+    /// Returns the failure for a request that was refused again after the conversation had been compacted.
+    fn repeated_overflow_failure(
+        &self,
+        step: &StepContext<'_>,
+        frame_tokens: u64,
+        failure: StepFailure,
+    ) -> StepFailure {
         let messages = step.context.map_or(0, |context| context.tokens);
-        let window = match self.compactor.window() {
+        let window = match self.compactor.window_tokens() {
             Some(window) => format!("of {window}"),
-            None => "of an unknown number".to_owned(),
+            None => "of an unknown window".to_owned(),
         };
         let message = format!(
-            "{}; it was condensed already, and has about {} tokens {window}: instructions and tools {frame_tokens}, \
+            "{}; it was already compacted, and has about {} tokens {window}: instructions and tools {frame_tokens}, \
              messages {messages}",
             failure.message,
             frame_tokens + messages
         );
-        let mut again = Failure::new(FailureKind::Overflow, message).with_hint(TOO_LARGE_HINT);
-        again.partial = failure.partial;
-        OVERFLOWED_CHANNEL.clear(&mut again.partial.channels);
-        again
+        let mut repeated = StepFailure::new(FailureKind::Overflow, message).with_hint(TOO_LARGE_HINT);
+        repeated.partial = failure.partial;
+        OVERFLOWED_CHANNEL.clear(&mut repeated.partial.channels);
+        repeated
     }
 }
 
-/// Puts off what is due: the conversation is condensed again once it has grown, or does not fit. A person wanted it as it
-/// is, in a request of `tokens`.
-pub fn put_off(channels: &mut Channels, tokens: u64, window: Option<u64>) {
-    let stuck = Stuck { attempts: 1, tokens, window };
-    STUCK_CHANNEL.set(channels, &stuck);
+/// Postpones automatic compaction after a person has undone one: the conversation is compacted again when its request has
+/// grown noticeably beyond `tokens`, or does not fit.
+pub fn postpone_compaction(channels: &mut Channels, tokens: u64, window: Option<u64>) {
+    let backoff = CompactionBackoff { attempts: 1, tokens, window };
+    BACKOFF_CHANNEL.set(channels, &backoff);
 }
 
-/// Returns the update that leads to the node.
-fn condensing(wanted: &Wanted) -> Update {
-    Update { channels: wanted_channels(wanted), jump: Some(COMPACTION_NODE), ..Update::default() }
+/// Returns the update that stores the request and jumps to the compaction node.
+fn compaction_update(request: &CompactionRequest) -> GraphUpdate {
+    GraphUpdate {
+        channels: compaction_request_channels(request),
+        jump: Some(COMPACTION_NODE),
+        ..GraphUpdate::default()
+    }
 }

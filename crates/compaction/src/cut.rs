@@ -1,216 +1,240 @@
-//! Where a context is cut: what is condensed and what stays as it is. It looks at who said what and how large it is,
-//! never at what was said; nothing is condensed here.
+//! The cut: the position in a context before which messages are compacted and after which they are kept.
+//!
+//! The cut depends on the roles and sizes of messages, never on their text. All functions are pure.
 
-use facts::{Item, What};
-use model::transcript::pair;
-use protocol::{Block, Message, Seq};
+use facts::{TranscriptItem, TranscriptItemKind};
+use model::transcript::pair_results;
+use protocol::{ContentBlock, Message, Seq};
 
-use crate::trigger::{KEEP_MESSAGES, Keep, share_of};
+use crate::trigger::{KEEP_MESSAGES, KeepPolicy, window_share};
 
-/// A turn stays whole when what then stays is at least this part of what may; a smaller rest would lose sight of the
-/// work that the next request is about.
-const WHOLE_TURNS_PART: u64 = 2;
+/// The divisor of the kept size that decides whether the cut is moved to the beginning of a turn: at least half of it has to
+/// remain. If less remained, the model would lose sight of the work that the next request is about.
+const WHOLE_TURNS_DIVISOR: u64 = 2;
 
-/// One message of a context, behind its opening.
+/// A message of a context, after the context's opening (summary and repeated request).
 #[derive(Debug, Clone)]
-pub(crate) struct Unit {
-    /// The event it comes from.
-    pub item: Item,
+pub(crate) struct ContextMessage {
+    /// The message with its event's seq and origin.
+    pub item: TranscriptItem,
+    /// The size of the message in tokens, as the model counts them.
     pub tokens: u64,
 }
 
-/// Where a context is cut.
+/// A position at which a context is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cut {
-    /// The last event that is condensed.
+pub(crate) struct CompactionCut {
+    /// The seq of the last event that is compacted.
     pub last_seq: Seq,
-    /// Messages that are condensed; a summary is none.
-    pub replaced: u64,
-    /// Messages that stay.
-    pub kept: u64,
-    /// The person's last request when it is condensed: it is sent verbatim all the same.
+    /// The number of messages that are compacted. An earlier summary does not count.
+    pub replaced_count: u64,
+    /// The number of messages that are kept.
+    pub kept_count: u64,
+    /// The seq of the person's last request, if it is in the compacted range. It is repeated verbatim after the summary.
     pub last_request_seq: Option<Seq>,
+    /// Whether that request was answered.
     pub request_answered: Option<bool>,
 }
 
-/// Returns where the context is cut so that about `keep` of it stays; `None` when there is nothing to condense.
+/// Returns the cut that keeps about `keep` of the context; `None` when there is nothing to compact.
 ///
-/// What stays begins with a turn, if that is not much less than what may stay, and else within one. A model's calls and
-/// their results are never parted, no result stands first, and the newest of these always stays. `carried_request` is
-/// the request that an earlier compaction repeats: it stays the last one while nobody asks for anything else.
-pub(crate) fn cut(
-    units: &[Unit],
+/// The kept part begins with a turn if that leaves at least half of the permitted size, otherwise within a turn. Tool calls
+/// and their results are never separated, the kept part never begins with a result, and it always has at least the newest
+/// message with its calls and results.
+///
+/// `carried_request` is the request that an earlier compaction repeats. It stays the last request until the person makes
+/// another one.
+pub(crate) fn find_cut(
+    messages: &[ContextMessage],
     carried_request: Option<Seq>,
-    keep: Keep,
+    keep: KeepPolicy,
     window: Option<u64>,
-) -> Option<Cut> {
-    let rest = Rest::of(units, keep, window);
-    if rest.fits(0) {
+) -> Option<CompactionCut> {
+    let kept = KeptAmounts::measure(messages, keep, window);
+    if kept.is_within_limit(0) {
         return None;
     }
-    let starts = starts(units);
-    let newest = *starts.last()?;
-    let first = starts.iter().copied().find(|at| rest.fits(*at)).unwrap_or(newest);
-    let turns = turn_starts(units);
-    let enough = rest.amounts[first] / WHOLE_TURNS_PART;
-    let whole_turn = starts.iter().copied().find(|at| *at >= first && turns.binary_search(at).is_ok());
-    let at = whole_turn.filter(|at| rest.amounts[*at] >= enough).unwrap_or(first);
-    let request = units.iter().rposition(|unit| is_request(&unit.item));
-    if at == 1 && request == Some(0) {
-        // The request would be repeated whole: nothing is gained.
+    let candidates = cut_candidates(messages);
+    let newest = *candidates.last()?;
+    let first = candidates.iter().copied().find(|index| kept.is_within_limit(*index)).unwrap_or(newest);
+    let turns = turn_starts(messages);
+    let enough = kept.amounts[first] / WHOLE_TURNS_DIVISOR;
+    let whole_turn =
+        candidates.iter().copied().find(|index| *index >= first && turns.binary_search(index).is_ok());
+    let cut = whole_turn.filter(|index| kept.amounts[*index] >= enough).unwrap_or(first);
+    let request = messages.iter().rposition(|message| is_user_request(&message.item));
+    if cut == 1 && request == Some(0) {
+        // Only the request would be compacted, and it is repeated verbatim, so the context would not become smaller.
         return None;
     }
-    let condensed_request = match request {
-        Some(request) if request < at => Some(units[request].item.seq),
+    let compacted_request = match request {
+        Some(request) if request < cut => Some(messages[request].item.seq),
         Some(_) => None,
         None => carried_request,
     };
-    let after = request.map_or(0, |request| request + 1);
-    Some(Cut {
-        last_seq: units[at - 1].item.seq,
-        replaced: messages(&units[..at]),
-        kept: messages(&units[at..]),
-        last_request_seq: condensed_request,
-        request_answered: condensed_request.map(|_| is_answered(&units[after..])),
+    let after_request = request.map_or(0, |request| request + 1);
+    Some(CompactionCut {
+        last_seq: messages[cut - 1].item.seq,
+        replaced_count: count_messages(&messages[..cut]),
+        kept_count: count_messages(&messages[cut..]),
+        last_request_seq: compacted_request,
+        request_answered: compacted_request.map(|_| is_answered(&messages[after_request..])),
     })
 }
 
-/// Returns whether a person asked for something there. What was said in their name is recognised by where it came from.
-pub(crate) fn is_request(item: &Item) -> bool {
-    match &item.what {
-        What::Message(Message::Human(human)) if !item.side && !item.injected => {
+/// Returns whether the item is a request of a person. Messages that a program injected in the person's name, and those of
+/// sub-agents, are recognized by their origin and do not count.
+pub(crate) fn is_user_request(item: &TranscriptItem) -> bool {
+    match &item.kind {
+        TranscriptItemKind::Message(Message::Human(human)) if !item.is_subagent && !item.is_injected => {
             human.content.iter().any(|block| match block {
-                Block::Text { text } => !text.trim().is_empty(),
-                Block::Media { .. } => true,
-                Block::Thinking { .. } | Block::ToolCall { .. } | Block::Opaque { .. } => false,
+                ContentBlock::Text { text } => !text.trim().is_empty(),
+                ContentBlock::Media { .. } => true,
+                ContentBlock::Thinking { .. }
+                | ContentBlock::ToolCall { .. }
+                | ContentBlock::Opaque { .. } => false,
             })
         }
-        What::Message(_)
-        | What::Note
-        | What::Boundary
-        | What::ImportedSummary(_)
-        | What::InheritedSummary { .. }
-        | What::Unread
-        | What::Other => false,
+        TranscriptItemKind::Message(_)
+        | TranscriptItemKind::Note
+        | TranscriptItemKind::Boundary
+        | TranscriptItemKind::ImportedSummary(_)
+        | TranscriptItemKind::InheritedSummary { .. }
+        | TranscriptItemKind::Unreadable
+        | TranscriptItemKind::Other => false,
     }
 }
 
-/// How much stays at each place where a context may be cut.
-struct Rest {
+/// The amount that each possible cut keeps, in the unit of the keep policy (tokens or messages).
+struct KeptAmounts {
+    /// For each index, the amount of the messages from that index on. It has one entry more than there are messages.
     amounts: Vec<u64>,
+    /// The maximum amount to keep.
     amount_max: u64,
 }
 
-impl Rest {
-    fn of(units: &[Unit], keep: Keep, window: Option<u64>) -> Self {
-        let (amount_max, amount): (u64, fn(&Unit) -> u64) = match (keep, window) {
-            (Keep::Tokens(tokens), _) => (tokens, |unit| unit.tokens),
-            (Keep::Fraction(share), Some(window)) => (share_of(window, share), |unit| unit.tokens),
-            (Keep::Messages(messages), _) => (messages, |unit| messages_in(unit)),
-            (Keep::Fraction(_), None) => (KEEP_MESSAGES, |unit| messages_in(unit)),
+impl KeptAmounts {
+    /// Computes the amounts. The cost is linear in the number of messages.
+    fn measure(messages: &[ContextMessage], keep: KeepPolicy, window: Option<u64>) -> Self {
+        let (amount_max, amount): (u64, fn(&ContextMessage) -> u64) = match (keep, window) {
+            (KeepPolicy::Tokens(limit), _) => (limit, |message| message.tokens),
+            (KeepPolicy::Fraction(share), Some(window)) => {
+                (window_share(window, share), |message| message.tokens)
+            }
+            (KeepPolicy::Messages(messages), _) => (messages, |message| message_count(message)),
+            (KeepPolicy::Fraction(_), None) => (KEEP_MESSAGES, |message| message_count(message)),
         };
-        let mut amounts = vec![0; units.len() + 1];
-        for at in (0..units.len()).rev() {
-            amounts[at] = amounts[at + 1] + amount(&units[at]);
+        let mut amounts = vec![0; messages.len() + 1];
+        for index in (0..messages.len()).rev() {
+            amounts[index] = amounts[index + 1] + amount(&messages[index]);
         }
         Self { amounts, amount_max }
     }
 
-    fn fits(&self, at: usize) -> bool {
-        self.amounts[at] <= self.amount_max
+    /// Returns whether a cut before the message at `index` keeps no more than the maximum.
+    fn is_within_limit(&self, index: usize) -> bool {
+        self.amounts[index] <= self.amount_max
     }
 }
 
-/// Returns the places where what stays may begin, in order; the last one keeps the newest message, with its calls and
-/// results.
-fn starts(units: &[Unit]) -> Vec<usize> {
-    let joined = joined(units);
-    let starts: Vec<usize> = (1..units.len())
-        .filter(|at| !joined[*at] && !matches!(units[*at].item.what, What::Message(Message::Tool(_))))
+/// Returns the indexes at which the kept part may begin, in ascending order. The last one keeps only the newest message,
+/// with its calls and results.
+fn cut_candidates(messages: &[ContextMessage]) -> Vec<usize> {
+    let inside_pair = positions_inside_call_pairs(messages);
+    let candidates: Vec<usize> = (1..messages.len())
+        .filter(|index| {
+            !inside_pair[*index]
+                && !matches!(messages[*index].item.kind, TranscriptItemKind::Message(Message::Tool(_)))
+        })
         .collect();
-    if !starts.is_empty() {
-        return starts;
+    if !candidates.is_empty() {
+        return candidates;
     }
-    // Results alone, whose calls are nowhere: nothing can be parted that belongs together.
-    (1..units.len()).filter(|at| !joined[*at]).collect()
+    // Every message is a result whose call is missing, so no pair can be separated.
+    (1..messages.len()).filter(|index| !inside_pair[*index]).collect()
 }
 
-/// Returns, for each place before a unit, whether a call before it has its result behind it.
-fn joined(units: &[Unit]) -> Vec<bool> {
+/// Returns, for each index, whether a cut there would separate a tool call before it from a result at or after it.
+fn positions_inside_call_pairs(units: &[ContextMessage]) -> Vec<bool> {
     let messages: Vec<(usize, &Message)> = units
         .iter()
         .enumerate()
-        .filter_map(|(at, unit)| match &unit.item.what {
-            What::Message(message) => Some((at, message)),
-            What::Note
-            | What::Boundary
-            | What::ImportedSummary(_)
-            | What::InheritedSummary { .. }
-            | What::Unread
-            | What::Other => None,
+        .filter_map(|(index, message)| match &message.item.kind {
+            TranscriptItemKind::Message(message) => Some((index, message)),
+            TranscriptItemKind::Note
+            | TranscriptItemKind::Boundary
+            | TranscriptItemKind::ImportedSummary(_)
+            | TranscriptItemKind::InheritedSummary { .. }
+            | TranscriptItemKind::Unreadable
+            | TranscriptItemKind::Other => None,
         })
         .collect();
-    let results = pair(messages.iter().map(|(_, message)| *message));
+    let results = pair_results(messages.iter().map(|(_, message)| *message));
     let calls = messages.iter().filter(|(_, message)| matches!(message, Message::Ai(_)));
-    let calls = calls.flat_map(|(at, message)| message.tool_calls().map(move |_| *at));
+    let calls = calls.flat_map(|(index, message)| message.tool_calls().map(move |_| *index));
     let mut last_result = vec![0; units.len()];
     for (call, result) in calls.zip(results) {
         if let Some(result) = result {
             last_result[call] = last_result[call].max(messages[result].0);
         }
     }
-    let mut joined = vec![false; units.len() + 1];
-    let mut until = 0;
-    for at in 0..units.len() {
-        joined[at] = at > 0 && at <= until;
-        until = until.max(last_result[at]);
+    let mut inside_pair = vec![false; units.len() + 1];
+    let mut pair_end = 0;
+    for index in 0..units.len() {
+        inside_pair[index] = index > 0 && index <= pair_end;
+        pair_end = pair_end.max(last_result[index]);
     }
-    joined
+    inside_pair
 }
 
-/// Returns the places where a turn begins: a person's request, with what was put right before it in their name.
-fn turn_starts(units: &[Unit]) -> Vec<usize> {
+/// Returns the indexes at which a turn begins: at a person's request, or at the injected messages right before it.
+fn turn_starts(messages: &[ContextMessage]) -> Vec<usize> {
     let mut starts = Vec::new();
-    let mut before = 0;
-    for (at, unit) in units.iter().enumerate() {
-        if is_request(&unit.item) {
-            starts.push(before);
+    let mut candidate = 0;
+    for (index, message) in messages.iter().enumerate() {
+        if is_user_request(&message.item) {
+            starts.push(candidate);
         }
-        if !unit.item.injected {
-            before = at + 1;
+        if !message.item.is_injected {
+            candidate = index + 1;
         }
     }
     starts.dedup();
     starts
 }
 
-/// Returns whether a request is answered, given everything that was said after it.
-fn is_answered(after: &[Unit]) -> bool {
-    let meant = after.iter().rev().filter(|unit| !unit.item.injected);
-    let last = meant.map(|unit| &unit.item.what).find(|what| matches!(what, What::Message(_)));
+/// Returns whether a request is answered, given the messages after it: the last message is a complete answer of the
+/// assistant with text and without tool calls.
+fn is_answered(after: &[ContextMessage]) -> bool {
+    let conversation = after.iter().rev().filter(|message| !message.item.is_injected);
+    let last = conversation
+        .map(|message| &message.item.kind)
+        .find(|kind| matches!(kind, TranscriptItemKind::Message(_)));
     match last {
-        Some(What::Message(message @ Message::Ai(ai))) => {
+        Some(TranscriptItemKind::Message(message @ Message::Ai(ai))) => {
             !ai.incomplete && message.tool_calls().next().is_none() && !message.text().trim().is_empty()
         }
         Some(
-            What::Message(_)
-            | What::Note
-            | What::Boundary
-            | What::ImportedSummary(_)
-            | What::InheritedSummary { .. }
-            | What::Unread
-            | What::Other,
+            TranscriptItemKind::Message(_)
+            | TranscriptItemKind::Note
+            | TranscriptItemKind::Boundary
+            | TranscriptItemKind::ImportedSummary(_)
+            | TranscriptItemKind::InheritedSummary { .. }
+            | TranscriptItemKind::Unreadable
+            | TranscriptItemKind::Other,
         )
         | None => false,
     }
 }
 
-fn messages(units: &[Unit]) -> u64 {
-    units.iter().map(messages_in).sum()
+/// Returns the number of entries that are messages. An imported summary, for example, is not one.
+fn count_messages(messages: &[ContextMessage]) -> u64 {
+    messages.iter().map(message_count).sum()
 }
 
-fn messages_in(unit: &Unit) -> u64 {
-    u64::from(matches!(unit.item.what, What::Message(_)))
+/// Returns 1 for a message and 0 for any other entry.
+fn message_count(message: &ContextMessage) -> u64 {
+    u64::from(matches!(message.item.kind, TranscriptItemKind::Message(_)))
 }
 
 #[cfg(test)]

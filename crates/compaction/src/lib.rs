@@ -1,11 +1,15 @@
-//! When a context is too big: trigger, cut, summarise. What comes of it is one event that says which stretch of the
-//! conversation its summary stands for; no message is changed or removed.
+//! Compaction: replacing the older part of a thread's context by a summary, in place. The steps are trigger, cut, summarize.
 //!
-//! [`CompactionHook`] notices before each model call that it is time, or that the provider refused a request as too
-//! large, and leads the graph to [`CompactionNode`]; a person's `/compact` begins there. A [`BeforeCompaction`] has its say
-//! before one takes effect. Handoffs are another room's.
+//! The result is one event, `middleware:summarize`, which names the range of the conversation that its summary represents.
+//! No message is changed or removed, and [`undo_event`] reverts it.
+//!
+//! [`CompactionHook`] decides before each model call whether compaction is due, and reacts when the provider refuses a
+//! request as too large; it routes the graph to [`CompactionNode`]. A person's `/compact` starts at that node. A
+//! [`BeforeCompactionHook`] can veto a compaction before it is committed.
+//!
+//! Summaries for a child thread belong to the crate `handoff`, summaries for later recall to the crate `memory`.
 
-mod before;
+mod before_hooks;
 mod clip;
 mod compactor;
 mod cut;
@@ -17,12 +21,14 @@ mod tool;
 mod trigger;
 mod undo;
 
-pub use before::{BeforeCompaction, DueCompaction, Ruling};
-pub use compactor::{CompactionHook, Compactor, Sizes, put_off};
-pub use node::{COMPACTION_NODE, CompactionNode, Previewed, is_whole_run, wanted_channels};
-pub use plan::Wanted;
-pub use settings::Settings;
-pub use summary::EXTRACTIVE;
-pub use tool::{COMPACT_CONVERSATION, CompactTool};
-pub use trigger::{Clause, Keep, TRIGGER_FRACTION};
-pub use undo::{NewestMarker, newest_marker, undone};
+pub use before_hooks::{BeforeCompactionHook, HookVerdict, PendingCompaction};
+pub use compactor::{CompactionHook, Compactor, RequestSizes, postpone_compaction};
+pub use node::{
+    COMPACTION_NODE, CompactionNode, CompactionPreview, compaction_request_channels, is_compaction_only_run,
+};
+pub use plan::CompactionRequest;
+pub use settings::CompactionSettings;
+pub use summary::OFFLINE_MODEL_NAME;
+pub use tool::{COMPACT_CONVERSATION, CompactConversationTool};
+pub use trigger::{KeepPolicy, TRIGGER_FRACTION, TriggerClause};
+pub use undo::{NewestCompaction, find_newest_compaction, undo_event};

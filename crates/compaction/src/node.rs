@@ -1,7 +1,8 @@
-//! The node that condenses a conversation: plans, summarises, and returns one event. Nothing is stored before the
-//! summary is there, so that a crash leaves the conversation as it was.
+//! The node that compacts a conversation: it plans, summarizes, and returns one event.
+//!
+//! Nothing is stored before the summary is complete, so a crash leaves the context as it was.
 
-mod telling;
+mod progress;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,75 +10,84 @@ use std::time::Instant;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::Store;
-use protocol::event::body::{CallPurpose, ModelCalled};
+use protocol::event::body::{ModelCallPurpose, ModelCalled};
 use protocol::event::metadata::EventMetadata;
 use protocol::{Compaction, CompactionFailed, CompactionTrigger, NewEvent, SCHEMA_VERSION, ThreadId};
 use runtime::{
-    Channel, ChannelError, Channels, Failure, FailureKind, Frame, Node, RunScope, StepContext, Update,
+    Channel, ChannelError, Channels, FailureKind, Frame, GraphUpdate, Node, RunScope, StepContext,
+    StepFailure,
 };
 
-use crate::before::{self, BeforeCompaction, DueCompaction, HookEffects, Said};
-use crate::compactor::{Compactor, STUCK_CHANNEL, Stuck, TOO_LARGE_HINT};
-use crate::plan::{Measured, Plan, Planned, Wanted};
-use crate::summary::{self, Called, EXTRACTIVE, Options, Source, Stopped, Told};
+use crate::before_hooks::{self, BeforeCompactionHook, CombinedVerdict, HookEffects, PendingCompaction};
+use crate::compactor::{BACKOFF_CHANNEL, CompactionBackoff, Compactor, TOO_LARGE_HINT};
+use crate::plan::{CompactionPlan, CompactionRequest, PlanOutcome, TokenAccounting};
+use crate::summary::{
+    self, CompactionSummaryOptions, OFFLINE_MODEL_NAME, SummarizerCall, SummaryOutcome, SummarySource,
+    SummaryStopped,
+};
 
-use telling::{Outcome, Telling};
+use progress::{CompactionOutcome, ProgressGuard};
 
 /// The name of the node.
 pub const COMPACTION_NODE: &str = "compaction";
 
-/// Channel: the compaction that is asked for; see [`Wanted`].
-pub(crate) const WANTED_CHANNEL: Channel<Wanted> = Channel::new("_compaction");
+/// The channel that holds the requested compaction; see [`CompactionRequest`].
+pub(crate) const COMPACTION_REQUEST_CHANNEL: Channel<CompactionRequest> = Channel::new("_compaction");
 
-/// Percent of a request by which it must shrink; less is no progress (L11).
+/// The minimum reduction of a request in percent. A smaller one counts as no progress (L11), and the compaction is not
+/// committed.
 const SHRINK_PERCENT_MIN: u64 = 10;
 
-/// Returns the channels that ask for a compaction.
-pub fn wanted_channels(wanted: &Wanted) -> Channels {
+/// Returns the channel values that request a compaction.
+pub fn compaction_request_channels(request: &CompactionRequest) -> Channels {
     let mut channels = Channels::new();
-    WANTED_CHANNEL.set(&mut channels, wanted);
+    COMPACTION_REQUEST_CHANNEL.set(&mut channels, request);
     channels
 }
 
-/// Returns whether a run that stands at the node was begun for it and ends there; otherwise a turn goes on behind it.
+/// Returns whether a run at the compaction node was started only for the compaction and ends after it. Otherwise the turn
+/// continues after the node.
 ///
 /// # Errors
-/// When what is asked for cannot be read.
-pub fn is_whole_run(channels: &Channels) -> Result<bool, ChannelError> {
-    Ok(WANTED_CHANNEL.get(channels)?.is_some_and(|wanted| wanted.is_whole_run))
+///
+/// When the request in `channels` cannot be read.
+pub fn is_compaction_only_run(channels: &Channels) -> Result<bool, ChannelError> {
+    Ok(COMPACTION_REQUEST_CHANNEL.get(channels)?.is_some_and(|request| request.is_whole_run))
 }
 
-/// Condenses.
+/// The node that compacts a conversation.
 pub struct CompactionNode {
-    /// With what.
+    /// The compactor of the agent.
     pub compactor: Arc<Compactor>,
-    /// Who is asked before a compaction takes effect, in order.
-    pub before: Vec<Arc<dyn BeforeCompaction>>,
+    /// The hooks that are called before a compaction is committed, in order.
+    pub before_hooks: Vec<Arc<dyn BeforeCompactionHook>>,
 }
 
-/// What a compaction would be.
+/// The result of a preview.
 #[derive(Debug)]
-pub enum Previewed {
-    /// There is nothing to condense: why.
+pub enum CompactionPreview {
+    /// There is nothing to compact, for this reason.
     Nothing(String),
-    /// It would be this one.
+    /// The compaction that would be committed.
     Ready(Box<Compaction>),
 }
 
-/// What came of the work on a plan.
-enum Work {
-    /// It is worked out.
-    Done(Box<Plan>, Box<Worked>),
-    /// A person stopped it; the calls that were made until then.
-    Stopped(Vec<Called>),
+/// The result of carrying out a plan.
+enum PreparationOutcome {
+    /// The compaction is ready to be committed.
+    Prepared(Box<CompactionPlan>, Box<PreparedCompaction>),
+    /// A person stopped it, after these model calls.
+    Stopped(Vec<SummarizerCall>),
 }
 
-/// A compaction that is worked out.
-struct Worked {
+/// A compaction that is ready to be committed.
+struct PreparedCompaction {
+    /// The content of the event.
     compaction: Compaction,
-    /// What the next request is, by the plan's own measure.
+    /// The size of the next request in tokens, on the plan's own scale.
     tokens_after: u64,
-    told: Option<Told>,
+    /// The summary with its model calls; `None` when only tool results are clipped.
+    summary_outcome: Option<SummaryOutcome>,
 }
 
 #[async_trait]
@@ -86,132 +96,155 @@ impl Node for CompactionNode {
         COMPACTION_NODE
     }
 
-    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let Some(wanted) = WANTED_CHANNEL.get(step.channels)? else { return Ok(Update::default()) };
-        let mut update = Update::default();
-        WANTED_CHANNEL.clear(&mut update.channels);
-        let now = Timestamp::now();
-        let plan = match self.compactor.plan(&**step.store, step.thread_id, now, &wanted).await? {
-            Planned::Nothing { reason, request_tokens } => {
-                self.note_stuck(&step, &wanted, &mut update, request_tokens)?;
-                return helpless(&wanted, update, &reason);
-            }
-            Planned::Ready(plan) => *plan,
+    async fn run(&self, step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+        let Some(request) = COMPACTION_REQUEST_CHANNEL.get(step.channels)? else {
+            return Ok(GraphUpdate::default());
         };
-        let request = plan.sizes.request;
-        let mut telling = Telling::begin(step.frames, &plan, wanted.trigger);
-        match self.compactor.work(plan, &wanted, step.step, step.scope()).await {
-            Work::Stopped(calls) => {
-                traced(&mut update, &calls)?;
-                telling.came(Outcome::Stopped);
+        let mut update = GraphUpdate::default();
+        COMPACTION_REQUEST_CHANNEL.clear(&mut update.channels);
+        let now = Timestamp::now();
+        let plan = match self.compactor.plan_compaction(&**step.store, step.thread_id, now, &request).await? {
+            PlanOutcome::Nothing { reason, request_tokens } => {
+                self.record_failed_attempt(&step, &request, &mut update, request_tokens)?;
+                return finish_without_compaction(&request, update, &reason);
+            }
+            PlanOutcome::Ready(plan) => *plan,
+        };
+        let request_tokens = plan.accounting.request_tokens;
+        let mut progress = ProgressGuard::start(step.frames, &plan, request.trigger);
+        match self.compactor.prepare_compaction(plan, &request, step.step, step.scope()).await {
+            PreparationOutcome::Stopped(calls) => {
+                trace_summarizer_calls(&mut update, &calls)?;
+                progress.set_outcome(CompactionOutcome::Stopped);
                 Ok(update)
             }
-            Work::Done(plan, worked) => {
-                traced(&mut update, worked.told.as_ref().map_or(&[], |told| &told.calls))?;
-                let (plan, worked) = (*plan, *worked);
-                let refused = |reason| CompactionFailed { trigger: wanted.trigger, reason, vetoed_by: None };
-                let failed = match no_progress(&plan.sizes, worked.tokens_after) {
+            PreparationOutcome::Prepared(plan, prepared) => {
+                trace_summarizer_calls(
+                    &mut update,
+                    prepared.summary_outcome.as_ref().map_or(&[], |outcome| &outcome.calls),
+                )?;
+                let (plan, prepared) = (*plan, *prepared);
+                let refused = |reason| CompactionFailed { trigger: request.trigger, reason, vetoed_by: None };
+                let failed = match no_progress_reason(&plan.accounting, prepared.tokens_after) {
                     Some(reason) => refused(reason),
-                    None => match self.asked(&step, &plan, &worked, now).await {
-                        Said::Effect(effects) => {
-                            telling.came(Outcome::Condensed);
-                            return stored(update, plan, &worked, effects, now);
+                    None => match self.run_before_hooks(&step, &plan, &prepared, now).await {
+                        CombinedVerdict::Allowed(effects) => {
+                            progress.set_outcome(CompactionOutcome::Compacted);
+                            return commit_update(update, plan, &prepared, effects, now);
                         }
-                        Said::Vetoed { by, reason } => {
+                        CombinedVerdict::Vetoed { by, reason } => {
                             CompactionFailed { vetoed_by: Some(by), ..refused(reason) }
                         }
-                        Said::Stopped => {
-                            telling.came(Outcome::Stopped);
+                        CombinedVerdict::Stopped => {
+                            progress.set_outcome(CompactionOutcome::Stopped);
                             return Ok(update);
                         }
                     },
                 };
-                telling.came(Outcome::Failed(failed.reason.clone()));
-                update.events.push(NewEvent::of(&failed, now)?);
-                self.note_stuck(&step, &wanted, &mut update, request)?;
-                helpless(&wanted, update, &failed.reason)
+                progress.set_outcome(CompactionOutcome::Failed(failed.reason.clone()));
+                update.events.push(NewEvent::from_body(&failed, now)?);
+                self.record_failed_attempt(&step, &request, &mut update, request_tokens)?;
+                finish_without_compaction(&request, update, &failed.reason)
             }
         }
     }
 }
 
 impl CompactionNode {
-    /// Asks everyone who has a say before the marker is stored. Where only results are clipped there is no marker.
-    async fn asked(&self, step: &StepContext<'_>, plan: &Plan, worked: &Worked, now: Timestamp) -> Said {
+    /// Calls the hooks before the compaction is committed. If only tool results are clipped, no hook is called, because
+    /// there is no compaction event.
+    async fn run_before_hooks(
+        &self,
+        step: &StepContext<'_>,
+        plan: &CompactionPlan,
+        prepared: &PreparedCompaction,
+        now: Timestamp,
+    ) -> CombinedVerdict {
         if plan.cut.is_none() {
-            return Said::Effect(HookEffects::default());
+            return CombinedVerdict::Allowed(HookEffects::default());
         }
-        let compaction = &worked.compaction;
-        let due = DueCompaction {
+        let compaction = &prepared.compaction;
+        let pending = PendingCompaction {
             thread_id: step.thread_id,
             run_id: step.run_id,
             compaction,
             store: step.store,
             now,
         };
-        before::ask(&self.before, &due, step.scope()).await
+        before_hooks::run_before_hooks(&self.before_hooks, &pending, step.scope()).await
     }
 
-    /// Notes that it did not help, so that it is not done again and again. What was asked for does not count: it says
-    /// nothing of what is due.
-    fn note_stuck(
+    /// Records a compaction that did not help, so that it is not repeated again and again. A requested compaction does not
+    /// count, because it may have been requested before compaction was due.
+    fn record_failed_attempt(
         &self,
         step: &StepContext<'_>,
-        wanted: &Wanted,
-        update: &mut Update,
+        request: &CompactionRequest,
+        update: &mut GraphUpdate,
         tokens: u64,
     ) -> Result<(), ChannelError> {
-        if wanted.trigger == CompactionTrigger::Manual {
+        if request.trigger == CompactionTrigger::Manual {
             return Ok(());
         }
-        let window = self.compactor.window();
-        let attempts = Stuck::of(step.channels, window)?.attempts + 1;
-        let stuck = Stuck { attempts, tokens, window };
-        STUCK_CHANNEL.set(&mut update.channels, &stuck);
+        let window = self.compactor.window_tokens();
+        let attempts = CompactionBackoff::load(step.channels, window)?.attempts + 1;
+        let backoff = CompactionBackoff { attempts, tokens, window };
+        BACKOFF_CHANNEL.set(&mut update.channels, &backoff);
         Ok(())
     }
 }
 
-/// Returns the update of a compaction that came to nothing. A request that the provider refused is not sent again then.
-fn helpless(wanted: &Wanted, update: Update, reason: &str) -> Result<Update, Failure> {
-    match wanted.trigger {
+/// Returns the result of a step without a compaction.
+///
+/// # Errors
+///
+/// After an overflow: the provider refused the request, and sending it again unchanged would fail again.
+fn finish_without_compaction(
+    request: &CompactionRequest,
+    update: GraphUpdate,
+    reason: &str,
+) -> Result<GraphUpdate, StepFailure> {
+    match request.trigger {
         CompactionTrigger::Auto | CompactionTrigger::Manual => Ok(update),
         CompactionTrigger::Overflow => {
             let message = format!("send the request: the provider refused it as too large, and {reason}");
-            Err(Failure::new(FailureKind::Overflow, message).with_hint(TOO_LARGE_HINT).keeping(update))
+            Err(StepFailure::new(FailureKind::Overflow, message)
+                .with_hint(TOO_LARGE_HINT)
+                .with_partial(update))
         }
     }
 }
 
-impl Plan {
-    /// Returns why a person has nothing to condense although results are too large.
-    fn only_clips(&self) -> Option<String> {
-        let reason = "only results of tools are large, and they are clipped before the model is sent them";
+impl CompactionPlan {
+    /// Returns the reason why a person has nothing to compact although the plan clips tool results; `None` when the plan
+    /// has a cut.
+    fn clips_only_reason(&self) -> Option<String> {
+        let reason = "only tool results are large, and they are clipped before they are sent to the model";
         self.cut.is_none().then(|| reason.to_owned())
     }
 }
 
-/// Returns the update that makes it durable, with what others want written together with it.
-fn stored(
-    mut update: Update,
-    plan: Plan,
-    worked: &Worked,
+/// Returns the update that commits the compaction: the clips, the event, and the writes of the hooks.
+fn commit_update(
+    mut update: GraphUpdate,
+    plan: CompactionPlan,
+    prepared: &PreparedCompaction,
     effects: HookEffects,
     now: Timestamp,
-) -> Result<Update, Failure> {
-    STUCK_CHANNEL.clear(&mut update.channels);
-    let is_condensed = plan.cut.is_some();
+) -> Result<GraphUpdate, StepFailure> {
+    BACKOFF_CHANNEL.clear(&mut update.channels);
+    let is_compacted = plan.cut.is_some();
     for clip in plan.clips {
-        let (write, event) = clip.store()?;
+        let (write, event) = clip.into_write_and_event()?;
         update.writes.push(write);
         update.events.push(event);
     }
-    if is_condensed {
-        let marker = NewEvent::of(&worked.compaction, now)?;
-        update.events.push(match effects.failed {
-            failed if failed.is_empty() => marker,
+    if is_compacted {
+        let event = NewEvent::from_body(&prepared.compaction, now)?;
+        update.events.push(match effects.failed_hooks {
+            failed if failed.is_empty() => event,
             hooks_failed => {
-                marker.with_metadata(&EventMetadata { hooks_failed, ..EventMetadata::default() })?
+                event.with_metadata(&EventMetadata { hooks_failed, ..EventMetadata::default() })?
             }
         });
         update.writes.extend(effects.writes);
@@ -219,20 +252,21 @@ fn stored(
     Ok(update)
 }
 
-/// Returns why a request that would have `after` tokens is not small enough to be worth it.
-fn no_progress(sizes: &Measured, after: u64) -> Option<String> {
-    let before = sizes.request;
+/// Returns the reason why a request of `after` tokens is not enough progress; `None` when it is at least
+/// [`SHRINK_PERCENT_MIN`] percent smaller, or fits the budget for the first time.
+fn no_progress_reason(accounting: &TokenAccounting, after: u64) -> Option<String> {
+    let before = accounting.request_tokens;
     let is_enough = after * 100 <= before * (100 - SHRINK_PERCENT_MIN);
-    let fits_at_last = sizes.budget.is_some_and(|budget| before > budget && after <= budget);
-    (!is_enough && !fits_at_last)
+    let fits_now = accounting.budget_tokens.is_some_and(|budget| before > budget && after <= budget);
+    (!is_enough && !fits_now)
         .then(|| format!("the request would hardly be smaller: {after} tokens instead of {before}"))
 }
 
-/// Adds what model calls took, and what is traced of them (A19).
-fn traced(update: &mut Update, calls: &[Called]) -> Result<(), Failure> {
+/// Adds the usage and the `model_called` events of the model calls to `update` (A19).
+fn trace_summarizer_calls(update: &mut GraphUpdate, calls: &[SummarizerCall]) -> Result<(), StepFailure> {
     for call in calls {
         let called = ModelCalled {
-            purpose: CallPurpose::Compaction,
+            purpose: ModelCallPurpose::Compaction,
             handoff_id: None,
             model: Some(call.model.clone()),
             usage: Some(call.usage),
@@ -240,113 +274,135 @@ fn traced(update: &mut Update, calls: &[Called]) -> Result<(), Failure> {
             problem: call.problem.clone(),
             trace: None,
         };
-        update.events.push(NewEvent::of(&called, call.ended)?.that_took(call.took)?);
+        update.events.push(NewEvent::from_body(&called, call.ended_at)?.with_duration(call.duration)?);
         update.usage.add(call.usage);
     }
     Ok(())
 }
 
 impl Compactor {
-    /// Returns why there is nothing to condense, as far as that can be told without asking a model; `None` when there is.
-    pub async fn nothing_to_do(
+    /// Returns the reason why there is nothing to compact, as far as that is known without a model call; `None` when there
+    /// is something to compact.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub async fn nothing_to_compact_reason(
         &self,
         store: &dyn Store,
         thread_id: ThreadId,
-        wanted: &Wanted,
-    ) -> Result<Option<String>, Failure> {
-        Ok(match self.plan(store, thread_id, Timestamp::now(), wanted).await? {
-            Planned::Nothing { reason, .. } => Some(reason),
-            Planned::Ready(plan) => plan.only_clips(),
+        request: &CompactionRequest,
+    ) -> Result<Option<String>, StepFailure> {
+        Ok(match self.plan_compaction(store, thread_id, Timestamp::now(), request).await? {
+            PlanOutcome::Nothing { reason, .. } => Some(reason),
+            PlanOutcome::Ready(plan) => plan.clips_only_reason(),
         })
     }
 
-    /// Returns what a compaction that a person asks for would be. Nothing is stored.
+    /// Returns the compaction that a person's request would commit; `None` when the person stopped the preview. Models are
+    /// called, but nothing is stored.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
     pub async fn preview(
         &self,
         store: &dyn Store,
         thread_id: ThreadId,
-        wanted: &Wanted,
+        request: &CompactionRequest,
         scope: RunScope<'_>,
-    ) -> Result<Option<Previewed>, Failure> {
-        let plan = match self.plan(store, thread_id, Timestamp::now(), wanted).await? {
-            Planned::Nothing { reason, .. } => return Ok(Some(Previewed::Nothing(reason))),
-            Planned::Ready(plan) => *plan,
+    ) -> Result<Option<CompactionPreview>, StepFailure> {
+        let plan = match self.plan_compaction(store, thread_id, Timestamp::now(), request).await? {
+            PlanOutcome::Nothing { reason, .. } => return Ok(Some(CompactionPreview::Nothing(reason))),
+            PlanOutcome::Ready(plan) => *plan,
         };
-        if let Some(reason) = plan.only_clips() {
-            return Ok(Some(Previewed::Nothing(reason)));
+        if let Some(reason) = plan.clips_only_reason() {
+            return Ok(Some(CompactionPreview::Nothing(reason)));
         }
-        let sizes = plan.sizes;
-        Ok(match self.work(plan, wanted, 0, scope).await {
-            Work::Stopped(_) => None,
-            Work::Done(_, worked) => Some(match no_progress(&sizes, worked.tokens_after) {
-                Some(reason) => Previewed::Nothing(reason),
-                None => Previewed::Ready(Box::new(worked.compaction)),
-            }),
+        let accounting = plan.accounting;
+        Ok(match self.prepare_compaction(plan, request, 0, scope).await {
+            PreparationOutcome::Stopped(_) => None,
+            PreparationOutcome::Prepared(_, prepared) => {
+                Some(match no_progress_reason(&accounting, prepared.tokens_after) {
+                    Some(reason) => CompactionPreview::Nothing(reason),
+                    None => CompactionPreview::Ready(Box::new(prepared.compaction)),
+                })
+            }
         })
     }
 
-    /// Summarises what the plan condenses.
-    async fn work(&self, plan: Plan, wanted: &Wanted, step: u64, scope: RunScope<'_>) -> Work {
-        let begun = Instant::now();
+    /// Carries out a plan: summarizes the dropped messages and assembles the content of the event.
+    async fn prepare_compaction(
+        &self,
+        plan: CompactionPlan,
+        request: &CompactionRequest,
+        step: u64,
+        scope: RunScope<'_>,
+    ) -> PreparationOutcome {
+        let started = Instant::now();
         let previous = plan.context.beginning.compaction();
-        let focus = wanted.focus.as_deref().map(str::trim).filter(|focus| !focus.is_empty());
-        let told = match &plan.cut {
+        let focus = request.focus.as_deref().map(str::trim).filter(|focus| !focus.is_empty());
+        let outcome = match &plan.cut {
             Some(cut) => {
-                let source = Source {
+                let source = SummarySource {
                     previous: previous.map(|(_, compaction)| compaction),
-                    dropped: plan.dropped(),
+                    dropped_messages: plan.dropped_messages(),
                     focus,
-                    answered: cut.request_answered,
+                    request_answered: cut.request_answered,
                 };
-                let options = Options {
+                let options = CompactionSummaryOptions {
                     max_summary_tokens: plan.summary_tokens(self.settings.max_summary_tokens),
                     trim_tokens: Some(self.settings.trim_tokens).filter(|tokens| *tokens > 0),
                 };
-                let told = summary::summarise(&source, &self.summarisers, &options, scope).await;
-                match told {
-                    Ok(told) => Some(told),
-                    Err(Stopped { calls }) => return Work::Stopped(calls),
+                let outcome = summary::summarize_dropped(&source, &self.summarizers, &options, scope).await;
+                match outcome {
+                    Ok(outcome) => Some(outcome),
+                    Err(SummaryStopped { calls }) => return PreparationOutcome::Stopped(calls),
                 }
             }
             None => None,
         };
-        if let Some(told) = &told {
-            let instead = match told.model.as_str() {
-                EXTRACTIVE => "an extract is used instead".to_owned(),
+        if let Some(outcome) = &outcome {
+            let instead = match outcome.model.as_str() {
+                OFFLINE_MODEL_NAME => "the offline summary is used instead".to_owned(),
                 model => format!("{model} wrote the summary"),
             };
-            for problem in self.problem.iter().chain(&told.problems) {
+            for problem in self.summarizer_problem.iter().chain(&outcome.problems) {
                 let text = format!("failed to {problem}; {instead}");
                 scope.frames.send(Frame::Notice { text });
             }
         }
-        let summary = told.as_ref().map(|told| told.summary.clone()).unwrap_or_default();
+        let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
         let tokens_after = plan.tokens_after(&summary);
         let cut = plan.cut.as_ref();
-        // What memory took out of the context meanwhile is not condensed here.
+        // A compaction after another one continues its range. The first compaction begins with the first message that is
+        // still in the context; messages that memory has archived are not in it.
         let first = plan.context.beginning.first_seq().filter(|_| previous.is_some());
-        let first = first.or_else(|| plan.units.first().map(|unit| unit.item.seq)).unwrap_or(0);
+        let first = first.or_else(|| plan.messages.first().map(|message| message.item.seq)).unwrap_or(0);
         let compaction = Compaction {
             schema_version: SCHEMA_VERSION,
-            trigger: wanted.trigger,
+            trigger: request.trigger,
             first_seq: first,
             last_seq: cut.map_or(0, |cut| cut.last_seq),
-            replaced_count: cut.map_or(0, |cut| cut.replaced),
-            kept_count: cut.map_or(plan.units.len() as u64, |cut| cut.kept),
-            tokens_before: plan.sizes.told(plan.sizes.request),
-            tokens_after: plan.sizes.told(tokens_after),
-            model: told.as_ref().map_or_else(String::new, |told| told.model.clone()),
+            replaced_count: cut.map_or(0, |cut| cut.replaced_count),
+            kept_count: cut.map_or(plan.messages.len() as u64, |cut| cut.kept_count),
+            tokens_before: plan.accounting.reported_tokens(plan.accounting.request_tokens),
+            tokens_after: plan.accounting.reported_tokens(tokens_after),
+            model: outcome.as_ref().map_or_else(String::new, |outcome| outcome.model.clone()),
             summary,
-            sections: told.as_ref().map(|told| told.sections.clone()).unwrap_or_default(),
-            carry_over: told.as_ref().map(|told| told.carry_over.clone()).unwrap_or_default(),
+            sections: outcome.as_ref().map(|outcome| outcome.sections.clone()).unwrap_or_default(),
+            carry_over: outcome.as_ref().map(|outcome| outcome.carry_over.clone()).unwrap_or_default(),
             last_request_seq: cut.and_then(|cut| cut.last_request_seq),
             previous_seq: previous.map(|(seq, _)| seq),
             focus: focus.map(str::to_owned),
-            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             step,
-            usage: told.as_ref().map(|told| told.usage).unwrap_or_default(),
-            prompt_sha256: told.as_ref().and_then(|told| told.prompt_sha256.clone()),
+            usage: outcome.as_ref().map(|outcome| outcome.usage).unwrap_or_default(),
+            prompt_sha256: outcome.as_ref().and_then(|outcome| outcome.prompt_sha256.clone()),
         };
-        Work::Done(Box::new(plan), Box::new(Worked { compaction, tokens_after, told }))
+        PreparationOutcome::Prepared(
+            Box::new(plan),
+            Box::new(PreparedCompaction { compaction, tokens_after, summary_outcome: outcome }),
+        )
     }
 }

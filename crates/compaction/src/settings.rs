@@ -1,41 +1,44 @@
-//! Settings of compaction, as `config.toml` has them. What they do is decided where they are used.
+//! The settings of compaction, from the section `[compaction]` of `config.toml`.
 
 mod read;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::trigger::{Clause, Keep, defaults};
+use crate::trigger::{KeepPolicy, TriggerClause, default_policy};
 
-/// Tokens of a summary at most, unless configured.
+/// The default of `max_summary_tokens`.
 const SUMMARY_TOKENS_MAX: u64 = 4_000;
 
-/// Tokens of one message that a summariser is shown, unless configured.
+/// The default of `trim_tokens`.
 const TRIM_TOKENS: u64 = 2_000;
 
-/// When and how contexts are condensed.
+/// The settings of compaction: when a context is compacted, and how.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// Whether it is done without being asked for.
+pub struct CompactionSettings {
+    /// Whether contexts are compacted automatically. `/compact` works in any case.
     pub enabled: bool,
-    /// When: any of the clauses, and within one all that it says; unset, it follows the model's window.
+    /// The conditions for automatic compaction. One clause has to hold; a clause holds when everything set in it holds.
+    /// Unset, the conditions follow from the model's window.
     #[serde(deserialize_with = "read::clauses")]
-    #[schemars(with = "Option<Vec<Clause>>")]
-    pub trigger: Option<Vec<Clause>>,
-    /// How much stays as it is, by one of its keys; unset, it follows the model's window.
+    #[schemars(with = "Option<Vec<TriggerClause>>")]
+    pub trigger: Option<Vec<TriggerClause>>,
+    /// The size of the newest part of the conversation that is kept verbatim, by one of its keys. Unset, it follows from
+    /// the model's window.
     #[serde(deserialize_with = "read::keep")]
-    #[schemars(with = "Option<Keep>")]
-    pub keep: Option<Keep>,
-    /// `provider/name` of the model that writes the summaries; unset, the run's.
+    #[schemars(with = "Option<KeepPolicy>")]
+    pub keep: Option<KeepPolicy>,
+    /// The model that writes the summaries, `provider/name`. Unset, it is the model of the run.
     pub model: Option<String>,
-    /// Tokens of a summary at most.
+    /// The maximum size of a summary, in tokens.
     pub max_summary_tokens: u64,
-    /// Tokens of one message that a summariser is shown, its beginning and its end; 0 shows all of it.
+    /// The size to which a long message is trimmed for the summarizing model, in tokens; its beginning and its end stay. 0
+    /// trims nothing.
     pub trim_tokens: u64,
 }
 
-impl Default for Settings {
+impl Default for CompactionSettings {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -48,41 +51,41 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// Returns when a context of a model with this window is condensed.
-    pub fn trigger(&self, window: Option<u64>) -> Vec<Clause> {
-        self.trigger.clone().unwrap_or_else(|| defaults(window).0)
+impl CompactionSettings {
+    /// Returns the trigger for a model with a window of `window` tokens.
+    pub fn trigger(&self, window: Option<u64>) -> Vec<TriggerClause> {
+        self.trigger.clone().unwrap_or_else(|| default_policy(window).0)
     }
 
-    /// Returns how much of it stays as it is.
-    pub fn keep(&self, window: Option<u64>) -> Keep {
-        self.keep.unwrap_or_else(|| defaults(window).1)
+    /// Returns the size of the kept part for a model with a window of `window` tokens.
+    pub fn keep(&self, window: Option<u64>) -> KeepPolicy {
+        self.keep.unwrap_or_else(|| default_policy(window).1)
     }
 
-    /// Says what is wrong with the settings; `None` when nothing is.
-    pub fn fault(&self) -> Option<String> {
+    /// Returns the first invalid setting as one line; `None` when all settings are valid.
+    pub fn validation_error(&self) -> Option<String> {
         let is_share = |share: f64| share > 0.0 && share <= 1.0;
         for clause in self.trigger.iter().flatten() {
             if clause.tokens.is_none() && clause.messages.is_none() && clause.fraction.is_none() {
                 return Some(
-                    "an entry of `compaction.trigger` is empty; it needs tokens, messages or fraction"
+                    "an entry of `compaction.trigger` is empty; it needs `tokens`, `messages` or `fraction`"
                         .to_owned(),
                 );
             }
             if let Some(given) = clause.fraction.filter(|share| !is_share(*share)) {
                 return Some(format!(
-                    "`fraction` in `compaction.trigger` is {given}; it is a share of the window, above 0 to 1"
+                    "`fraction` in `compaction.trigger` is {given}; it must be greater than 0 and at most 1"
                 ));
             }
         }
         match self.keep {
-            Some(Keep::Messages(0) | Keep::Tokens(0)) => {
-                Some("`compaction.keep` is 0; something always stays".to_owned())
+            Some(KeepPolicy::Messages(0) | KeepPolicy::Tokens(0)) => {
+                Some("`compaction.keep` is 0; it must be 1 or more".to_owned())
             }
-            Some(Keep::Fraction(given)) if !is_share(given) => Some(format!(
-                "`compaction.keep.fraction` is {given}; it is a share of the window, above 0 to 1"
+            Some(KeepPolicy::Fraction(given)) if !is_share(given) => Some(format!(
+                "`compaction.keep.fraction` is {given}; it must be greater than 0 and at most 1"
             )),
-            Some(Keep::Fraction(_) | Keep::Tokens(_) | Keep::Messages(_)) | None => None,
+            Some(KeepPolicy::Fraction(_) | KeepPolicy::Tokens(_) | KeepPolicy::Messages(_)) | None => None,
         }
     }
 }

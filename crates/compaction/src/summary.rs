@@ -1,149 +1,157 @@
-//! Condenses a stretch of conversation: a record of it in sections, written by a model that is shown the record so far
-//! and only what is new, and the facts that are known without one. It reads no journal and stores nothing.
+//! The summary of a compaction: a record in sections, written by a model or offline, and the facts that are extracted
+//! without a model.
+//!
+//! The model gets the earlier record and only the newly dropped messages. Nothing here reads the journal or stores anything.
 
-mod answer;
-mod ask;
-mod carry;
-mod extract;
+mod carry_over;
+mod model_summary;
+mod offline;
 mod record;
 mod render;
+mod response;
 mod transcript;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use facts::{Goal, Ledger};
+use facts::{FactCollector, GoalMatcher};
 use jiff::Timestamp;
 use model::ChatModel;
 use protocol::{CarryOver, Compaction, CondensedSummary, Usage};
 use runtime::RunScope;
 
-use crate::cut::Unit;
-use ask::{Asking, Unusable};
+use crate::cut::ContextMessage;
+use model_summary::{ModelSummarizer, ModelSummaryError};
 
-/// The name of the deterministic extract in the place of a model's.
-pub const EXTRACTIVE: &str = "extractive";
+/// The model name of the offline summary, used where a model's name is stored.
+pub const OFFLINE_MODEL_NAME: &str = "extractive";
 
-/// Tokens of a rendered summary, whatever is configured.
+/// The maximum size of a rendered summary in tokens, whatever is configured.
 pub(crate) const SUMMARY_TOKENS_MAX: u64 = 16_000;
 
-/// Of every hundred tokens of a summary: what a model may write, and the facts that are carried over.
-const WRITTEN_PERCENT: u64 = 50;
-const CARRIED_PERCENT: u64 = 30;
+/// The share of the model's record in a summary, in percent.
+const RECORD_PERCENT: u64 = 50;
+/// The share of the carried-over facts in a summary, in percent.
+const CARRY_OVER_PERCENT: u64 = 30;
 
-/// What is condensed.
+/// The input of a summary.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
-    /// The compaction that is brought up to date, if there is one.
+pub(crate) struct SummarySource<'a> {
+    /// The previous compaction, whose record is updated.
     pub previous: Option<&'a Compaction>,
-    /// What is condensed beyond it, in order.
-    pub dropped: &'a [Unit],
-    /// What the person wants kept above all.
+    /// The messages to summarize beyond it, in order.
+    pub dropped_messages: &'a [ContextMessage],
+    /// The topic that the person wants kept in detail.
     pub focus: Option<&'a str>,
-    /// Whether the request that is repeated behind the summary is answered; `None` when none is repeated.
-    pub answered: Option<bool>,
+    /// Whether the request that is repeated after the summary was answered; `None` when none is repeated.
+    pub request_answered: Option<bool>,
 }
 
-/// How it is condensed.
+/// The limits of a summary.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Options {
-    /// Tokens of the whole summary at most.
+pub(crate) struct CompactionSummaryOptions {
+    /// The maximum size of the whole summary in tokens.
     pub max_summary_tokens: u64,
-    /// Tokens of one message that a model is shown, its beginning and its end; `None` shows all of it.
+    /// The size to which long messages are trimmed for the model, in tokens; `None` trims nothing.
     pub trim_tokens: Option<u64>,
 }
 
-/// One call of a model.
+/// A completed model call.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Called {
-    /// `provider/name`.
+pub(crate) struct SummarizerCall {
+    /// The name of the model, `provider/name`.
     pub model: String,
-    /// Tokens it took; nothing where the provider did not say.
+    /// The tokens it used; zero if the provider did not report them.
     pub usage: Usage,
-    /// SHA-256 of the prompt's instructions.
+    /// The SHA-256 hash of the prompt templates.
     pub prompt_sha256: String,
-    /// Why nothing came of it, in one line.
+    /// The reason why it gave no usable record, in one line; `None` when it did.
     pub problem: Option<String>,
-    /// When it was answered, or failed.
-    pub ended: Timestamp,
-    pub took: Duration,
+    /// The time at which the answer or the failure arrived.
+    pub ended_at: Timestamp,
+    /// The duration of the call.
+    pub duration: Duration,
 }
 
-/// What came of it.
+/// A summary, and how it was made.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct SummaryOutcome {
     /// The record in its sections.
     pub sections: CondensedSummary,
-    /// The facts over everything that is condensed so far.
+    /// The facts of everything that has been compacted so far.
     pub carry_over: CarryOver,
-    /// Both, as people are shown them and the model is sent them.
+    /// Record and facts as Markdown, for people and for the model.
     pub summary: String,
-    /// `provider/name` of the model that wrote the record, or [`EXTRACTIVE`].
+    /// The name of the model that wrote the record, or [`OFFLINE_MODEL_NAME`].
     pub model: String,
-    /// Tokens of all calls together.
+    /// The tokens of all model calls together.
     pub usage: Usage,
-    /// Every call that was made, in order.
-    pub calls: Vec<Called>,
-    /// SHA-256 of the prompt's instructions; `None` for an extract.
+    /// All model calls, in order.
+    pub calls: Vec<SummarizerCall>,
+    /// The SHA-256 hash of the prompt templates; `None` for an offline summary.
     pub prompt_sha256: Option<String>,
-    /// Why each model that was passed over was, in one line.
+    /// For each model that failed, the reason in one line.
     pub problems: Vec<String>,
 }
 
-/// The person stopped it: nothing is condensed.
+/// The error when a person stops the summary. Nothing is compacted then.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("condense the conversation: the person stopped it")]
-pub(crate) struct Stopped {
-    /// The calls that were made until then.
-    pub calls: Vec<Called>,
+#[error("compact the conversation: the person stopped it")]
+pub(crate) struct SummaryStopped {
+    /// The model calls that had ended before.
+    pub calls: Vec<SummarizerCall>,
 }
 
-/// Condenses: asks the models in order until one gives a usable record, and else extracts one.
+/// Summarizes the dropped messages: calls the models in order until one gives a usable record, otherwise builds the record
+/// offline.
 ///
 /// # Errors
-/// When the person stops it; nothing else keeps a summary from being made.
-pub(crate) async fn summarise(
-    source: &Source<'_>,
+///
+/// Only when the person stops it; a failure of a model is never an error.
+pub(crate) async fn summarize_dropped(
+    source: &SummarySource<'_>,
     models: &[Arc<dyn ChatModel>],
-    options: &Options,
+    options: &CompactionSummaryOptions,
     scope: RunScope<'_>,
-) -> Result<Told, Stopped> {
-    // What a person wants kept above all is looked for in what is older than is kept otherwise.
-    let mut ledger = Ledger::for_goal(source.focus.map(|focus| Arc::new(Goal::of(focus))));
-    source.dropped.iter().for_each(|unit| ledger.push(&unit.item));
-    let facts = ledger.finish();
-    let carry_over = carry::merged(source, &facts);
+) -> Result<SummaryOutcome, SummaryStopped> {
+    // With a focus, the collector also retains older messages that are about it.
+    let mut collector = FactCollector::with_goal(source.focus.map(|focus| Arc::new(GoalMatcher::new(focus))));
+    source.dropped_messages.iter().for_each(|message| collector.push(&message.item));
+    let facts = collector.finish();
+    let carry_over = carry_over::merge_carry_over(source, &facts);
     let mut calls = Vec::new();
     let mut problems = Vec::new();
     let mut written = None;
     for model in models {
         if scope.cancel.is_cancelled() {
-            return Err(Stopped { calls });
+            return Err(SummaryStopped { calls });
         }
-        let asking = Asking { model, source, options, scope };
-        match asking.ask(&mut calls).await {
+        let summarizer = ModelSummarizer { model, source, options, scope };
+        match summarizer.summarize(&mut calls).await {
             Ok(record) => {
                 written = Some((record, model.name().to_string()));
                 break;
             }
-            Err(Unusable::Stopped) => return Err(Stopped { calls }),
-            Err(Unusable::Failed(problem)) => problems.push(problem),
+            Err(ModelSummaryError::Stopped) => return Err(SummaryStopped { calls }),
+            Err(ModelSummaryError::Failed(problem)) => problems.push(problem),
         }
     }
-    let prompt_sha256 = written.as_ref().map(|_| ask::prompt_sha256());
-    let (record, model) =
-        written.unwrap_or_else(|| (extract::extract(source, &facts), EXTRACTIVE.to_owned()));
-    let told = CondensedSummary { user_messages: carry::user_messages(source, &facts), ..record };
-    let mut sections = record::settled(told);
+    let prompt_sha256 = written.as_ref().map(|_| model_summary::prompt_sha256());
+    let (record, model) = written
+        .unwrap_or_else(|| (offline::summarize_offline(source, &facts), OFFLINE_MODEL_NAME.to_owned()));
+    let full_record =
+        CondensedSummary { user_messages: carry_over::merge_user_messages(source, &facts), ..record };
+    let mut sections = record::normalize_record(full_record);
     if sections.goal.is_empty() {
-        sections.goal = extract::goal(source, &facts);
+        sections.goal = offline::goal(source, &facts);
     }
     let tokens_max = options.max_summary_tokens.min(SUMMARY_TOKENS_MAX);
-    let last_seq = source.dropped.last().map_or(0, |unit| unit.item.seq);
-    let summary = render::fit(&sections, &carry_over, last_seq, source.answered, tokens_max);
+    let last_seq = source.dropped_messages.last().map_or(0, |message| message.item.seq);
+    let summary =
+        render::render_within(&sections, &carry_over, last_seq, source.request_answered, tokens_max);
     let mut usage = Usage::default();
-    calls.iter().for_each(|call: &Called| usage.add(call.usage));
-    Ok(Told { sections, carry_over, summary, model, usage, calls, prompt_sha256, problems })
+    calls.iter().for_each(|call: &SummarizerCall| usage.add(call.usage));
+    Ok(SummaryOutcome { sections, carry_over, summary, model, usage, calls, prompt_sha256, problems })
 }
 
 #[cfg(test)]

@@ -1,122 +1,125 @@
-//! When a context is large enough to be condensed, and how much of it stays. Sizes come in as numbers: nothing is
-//! counted here, and what is then done is decided elsewhere.
+//! The trigger of automatic compaction and the size of the kept part, as pure functions of sizes that the caller has
+//! counted.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The share of a known window from which on a context is condensed, unless configured.
+/// The default trigger for a known window, as a share of the window.
 pub const TRIGGER_FRACTION: f64 = 0.85;
-/// The share of a known window that stays.
+/// The default size of the kept part for a known window, as a share of the window.
 const KEEP_FRACTION: f64 = 0.1;
-/// Tokens from which on a context is condensed where nobody knows the window.
+/// The default trigger for an unknown window, in tokens of the request.
 const TRIGGER_TOKENS: u64 = 170_000;
-/// Messages that stay where nobody knows the window.
+/// The default size of the kept part for an unknown window, in messages.
 pub(crate) const KEEP_MESSAGES: u64 = 6;
 
-/// What must hold for a context to be condensed: everything that is set here. One with nothing set never holds.
+/// A condition for compaction: everything that is set has to hold. A clause with nothing set never holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Clause {
-    /// The next request has at least so many tokens, everything in it counted.
+pub struct TriggerClause {
+    /// The minimum size of the next request in tokens, including instructions and tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// It has at least so many messages.
+    /// The minimum number of messages in the next request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
-    /// Its tokens are at least this share of the model's window; never holds where nobody knows the window.
+    /// The minimum size of the next request as a share of the model's window. It never holds for an unknown window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fraction: Option<f64>,
 }
 
-/// How much of a context stays as it is.
+/// The size of the newest part of a context that is kept verbatim.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Keep {
-    /// So many tokens.
+pub enum KeepPolicy {
+    /// A number of tokens.
     Tokens(u64),
-    /// So many messages.
+    /// A number of messages.
     Messages(u64),
-    /// This share of the model's window; six messages where nobody knows it.
+    /// A share of the model's window; six messages when the window is unknown.
     Fraction(f64),
 }
 
-/// How large the next request would be.
+/// The size of the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size {
-    /// Its tokens: instructions, tools, summary and messages.
+pub(crate) struct RequestSize {
+    /// The tokens of instructions, tools, summary and messages together.
     pub tokens: u64,
-    /// Its messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Tokens of the model's window, if anybody knows.
+    /// The model's context window in tokens, if known.
     pub window: Option<u64>,
 }
 
-/// Returns whether a context of that size is to be condensed: whether any of the clauses holds.
+/// Returns whether a context of that size is due for compaction, which means that at least one clause holds.
 ///
-/// Where the clauses all ask for a share of a window that nobody knows, those of [`defaults`] take their place, so that
-/// no configuration means never. An empty list does mean that.
-pub(crate) fn is_due(clauses: &[Clause], size: Size) -> bool {
-    match is_blind(clauses, size.window) {
-        true => defaults(size.window).0.iter().any(|clause| clause.holds(size)),
-        false => clauses.iter().any(|clause| clause.holds(size)),
+/// If the window is unknown and every clause needs it, the clauses of [`default_policy`] are used instead, so that such a
+/// configuration does not disable compaction. An empty list disables it.
+pub(crate) fn is_compaction_due(clauses: &[TriggerClause], size: RequestSize) -> bool {
+    match needs_unknown_window(clauses, size.window) {
+        true => default_policy(size.window).0.iter().any(|clause| clause.is_met(size)),
+        false => clauses.iter().any(|clause| clause.is_met(size)),
     }
 }
 
-/// Returns the smallest number of tokens that is enough alone; `None` where messages must come together as well.
-pub(crate) fn trigger_tokens(clauses: &[Clause], window: Option<u64>) -> Option<u64> {
-    if is_blind(clauses, window) {
+/// Returns the smallest number of tokens that alone makes a context due; `None` when every clause also needs a number of
+/// messages.
+pub(crate) fn trigger_tokens(clauses: &[TriggerClause], window: Option<u64>) -> Option<u64> {
+    if needs_unknown_window(clauses, window) {
         return Some(TRIGGER_TOKENS);
     }
-    clauses.iter().filter_map(|clause| clause.tokens_alone(window)).min()
+    clauses.iter().filter_map(|clause| clause.token_threshold(window)).min()
 }
 
-/// Returns the clauses, and how much stays, where nothing is configured.
-pub(crate) fn defaults(window: Option<u64>) -> (Vec<Clause>, Keep) {
+/// Returns the default trigger and the default size of the kept part.
+pub(crate) fn default_policy(window: Option<u64>) -> (Vec<TriggerClause>, KeepPolicy) {
     match window {
         Some(_) => (
-            vec![Clause { fraction: Some(TRIGGER_FRACTION), ..Clause::default() }],
-            Keep::Fraction(KEEP_FRACTION),
+            vec![TriggerClause { fraction: Some(TRIGGER_FRACTION), ..TriggerClause::default() }],
+            KeepPolicy::Fraction(KEEP_FRACTION),
         ),
         None => (
-            vec![Clause { tokens: Some(TRIGGER_TOKENS), ..Clause::default() }],
-            Keep::Messages(KEEP_MESSAGES),
+            vec![TriggerClause { tokens: Some(TRIGGER_TOKENS), ..TriggerClause::default() }],
+            KeepPolicy::Messages(KEEP_MESSAGES),
         ),
     }
 }
 
-/// Returns whether none of the clauses can ever hold, because nobody knows the window.
-fn is_blind(clauses: &[Clause], window: Option<u64>) -> bool {
+/// Returns whether every clause depends on a window that is unknown, so that none can ever hold.
+fn needs_unknown_window(clauses: &[TriggerClause], window: Option<u64>) -> bool {
     window.is_none() && !clauses.is_empty() && clauses.iter().all(|clause| clause.fraction.is_some())
 }
 
-impl Clause {
-    fn holds(&self, size: Size) -> bool {
+impl TriggerClause {
+    /// Returns whether everything set in the clause holds for a request of that size.
+    fn is_met(&self, size: RequestSize) -> bool {
         let is_set = self.tokens.is_some() || self.messages.is_some() || self.fraction.is_some();
         is_set
             && self.tokens.is_none_or(|tokens| size.tokens >= tokens)
             && self.messages.is_none_or(|messages| size.messages >= messages)
-            && self
-                .fraction
-                .is_none_or(|share| size.window.is_some_and(|window| size.tokens >= share_of(window, share)))
+            && self.fraction.is_none_or(|share| {
+                size.window.is_some_and(|window| size.tokens >= window_share(window, share))
+            })
     }
 
-    /// Returns the tokens from which on it holds, if nothing but tokens matters to it.
-    fn tokens_alone(&self, window: Option<u64>) -> Option<u64> {
+    /// Returns the number of tokens from which on the clause holds; `None` when it depends on messages or on an unknown
+    /// window.
+    fn token_threshold(&self, window: Option<u64>) -> Option<u64> {
         if self.messages.is_some() {
             return None;
         }
         let by_share = match self.fraction {
-            Some(share) => Some(share_of(window?, share)),
+            Some(share) => Some(window_share(window?, share)),
             None => None,
         };
         self.tokens.into_iter().chain(by_share).max()
     }
 }
 
-/// Returns a share of the window, rounded up; one that is no number is never reached.
-pub(crate) fn share_of(window: u64, share: f64) -> u64 {
+/// Returns a share of the window in tokens, rounded up. A share that is NaN gives a size that no request reaches.
+pub(crate) fn window_share(window: u64, share: f64) -> u64 {
     let tokens = (window as f64 * share).ceil();
-    // A share beyond every number of tokens is as good as the largest one.
+    // The conversion saturates, so a share above every number of tokens gives the largest one.
     if tokens.is_nan() { u64::MAX } else { tokens as u64 }
 }
 

@@ -1,55 +1,64 @@
-//! Undoing: the newest compaction of a context is taken back by one more event, and what it stood for is sent again.
+//! Undoing a compaction: one more event reverts the newest compaction of a context, and the messages it had replaced are
+//! part of the context again.
 
 use jiff::Timestamp;
-use journal::view::context::Beginning;
+use journal::view::context::ContextOutline;
 use journal::{EventQuery, Store};
 use protocol::{Compaction, CompactionUndone, EventType, NewEvent, Seq, ThreadId};
 
-/// Events read at a time.
+/// The number of events read in a page.
 const PAGE_ROWS: usize = 50;
 
-/// The compaction a thread's context begins with.
+/// The compaction that a thread's context begins with.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NewestMarker {
-    /// Its event.
+pub struct NewestCompaction {
+    /// The seq of its `middleware:summarize` event.
     pub seq: Seq,
-    /// What it holds.
+    /// The content of that event.
     pub compaction: Compaction,
-    /// The results that were clipped with it.
+    /// The seqs of the `result_clipped` events of the same compaction, newest first.
     pub clip_seqs: Vec<Seq>,
 }
 
-/// Returns the compaction that the thread's context, which has this beginning, begins with; `None` when nothing is
-/// condensed.
-pub async fn newest_marker(
+/// Returns the compaction that the thread's context begins with; `None` when the context is not compacted. `beginning` is
+/// the outline of that context.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
+pub async fn find_newest_compaction(
     store: &dyn Store,
     thread_id: ThreadId,
-    beginning: &Beginning,
-) -> journal::Result<Option<NewestMarker>> {
+    beginning: &ContextOutline,
+) -> journal::Result<Option<NewestCompaction>> {
     let Some((seq, compaction)) = beginning.compaction() else { return Ok(None) };
     let compaction = compaction.clone();
-    // They were stored right before it, in the same transaction. Those of an earlier one stay clipped.
+    // The clip events of a compaction come right before it, in the same transaction. Clips of earlier compactions are kept.
     let mut clip_seqs = Vec::new();
     let mut before = seq;
     loop {
-        // Every event is looked at: to look for those of one type would be to look through the thread.
+        // The query has no type filter: with one, the store would search the whole thread for events of that type.
         let query = EventQuery { before: Some(before), limit: PAGE_ROWS, ..EventQuery::default() };
         let page = store.events(thread_id, query).await?;
         let nearest = page.iter().rev().zip((0..before).rev());
         let clips = nearest
-            .take_while(|(event, at)| event.kind() == Some(EventType::ResultClipped) && event.seq == *at);
-        let found = clip_seqs.len();
+            .take_while(|(event, seq)| event.kind() == Some(EventType::ResultClipped) && event.seq == *seq);
+        let count_before = clip_seqs.len();
         clip_seqs.extend(clips.map(|(event, _)| event.seq));
         match clip_seqs.last() {
-            Some(last) if clip_seqs.len() - found == PAGE_ROWS => before = *last,
+            Some(last) if clip_seqs.len() - count_before == PAGE_ROWS => before = *last,
             Some(_) | None => break,
         }
     }
-    Ok(Some(NewestMarker { seq, compaction, clip_seqs }))
+    Ok(Some(NewestCompaction { seq, compaction, clip_seqs }))
 }
 
-/// Returns the event that takes the compaction back.
-pub fn undone(marker: &NewestMarker, now: Timestamp) -> Result<NewEvent, serde_json::Error> {
-    let content = CompactionUndone { marker_seq: marker.seq, clip_seqs: marker.clip_seqs.clone() };
-    NewEvent::of(&content, now)
+/// Returns the event that reverts `newest`.
+///
+/// # Errors
+///
+/// When the event cannot be serialized.
+pub fn undo_event(newest: &NewestCompaction, now: Timestamp) -> Result<NewEvent, serde_json::Error> {
+    let content = CompactionUndone { marker_seq: newest.seq, clip_seqs: newest.clip_seqs.clone() };
+    NewEvent::from_body(&content, now)
 }

@@ -3,12 +3,12 @@
 
 use protocol::{CarryOver, Seq, TodoItem};
 
-use crate::goal::Frequencies;
-use crate::phrase::flat;
-use crate::shell::{Check, Outcome};
+use crate::formatting::to_single_line;
+use crate::goal::TermFrequencies;
+use crate::shell::{CheckKind, CheckOutcome};
 
 /// Entries of each list of the carry-over.
-const CARRIED_MAX: usize = 50;
+const CARRY_OVER_ENTRIES_MAX: usize = 50;
 
 /// Something that was said, shortened at a limit and without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Quote {
 
 /// A name that was used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name {
+pub struct NameUsage {
     /// The name.
     pub text: String,
     /// How often it was used.
@@ -34,7 +34,7 @@ pub struct Name {
 
 /// A rule the person gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct UserRule {
     /// What they said.
     pub quote: Quote,
     /// Whether it was put as an order rather than a wish.
@@ -47,15 +47,15 @@ pub struct FileUse {
     /// Its path, as the tools named it.
     pub path: String,
     /// The last event that read or named it, or 0.
-    pub read_at: Seq,
+    pub last_read_seq: Seq,
     /// The last event that wrote it, or 0.
-    pub written_at: Seq,
+    pub last_write_seq: Seq,
 }
 
 impl FileUse {
     /// Returns the last event that read, named or wrote it.
-    pub(crate) fn used_at(&self) -> Seq {
-        self.read_at.max(self.written_at)
+    pub(crate) fn last_use_seq(&self) -> Seq {
+        self.last_read_seq.max(self.last_write_seq)
     }
 }
 
@@ -69,21 +69,21 @@ pub struct CheckRun {
     /// The line that says what is wrong, when it failed.
     pub detail: Option<String>,
     /// What sort of check it is.
-    pub check: Check,
+    pub kind: CheckKind,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
 }
 
 impl CheckRun {
     /// Returns whether it found something wrong.
-    pub fn failed(&self) -> bool {
-        self.outcome == Outcome::Failed
+    pub fn has_failed(&self) -> bool {
+        self.outcome == CheckOutcome::Failed
     }
 }
 
 /// Everything the ledger knows about the events it saw.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct ConversationFacts {
     /// The first event that was seen; 0 when there was none.
     pub first_seq: Seq,
     /// The last event that was seen.
@@ -93,15 +93,15 @@ pub struct Facts {
     /// The first event after the last place where the context was condensed.
     pub recent_from: Seq,
     /// The person's first message in the whole thread.
-    pub origin: Option<Quote>,
+    pub first_request: Option<Quote>,
     /// The person's messages in order: the first few since `recent_from`, and the last ones whatever was condensed.
     pub requests: Vec<Quote>,
     /// Whether the last request was answered with no tool call left open.
     pub is_answered: bool,
     /// Messages of the person that got no answer, in order.
-    pub unanswered: Vec<Quote>,
+    pub unanswered_requests: Vec<Quote>,
     /// The question the assistant ended on, if it waits for an answer.
-    pub awaited: Option<Quote>,
+    pub open_question: Option<Quote>,
     /// The newest state of the task list.
     pub todos: Vec<TodoItem>,
     /// The event that last changed the task list, or 0.
@@ -109,49 +109,49 @@ pub struct Facts {
     /// Files by their last use, the latest first.
     pub files: Vec<FileUse>,
     /// Programs with their subcommand, the most used first.
-    pub commands: Vec<Name>,
+    pub commands: Vec<NameUsage>,
     /// The last run of each check, the latest first.
     pub checks: Vec<CheckRun>,
     /// Errors that nothing after them resolved, the latest first.
     pub errors: Vec<Quote>,
     /// Error types seen in failures, the latest first.
-    pub error_types: Vec<Name>,
+    pub error_types: Vec<NameUsage>,
     /// Rules the person gave, in order.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<UserRule>,
     /// Choices somebody stated, in order.
     pub decisions: Vec<Quote>,
     /// Issues, URLs, versions, hashes and codes that were spoken of, the most used first.
-    pub references: Vec<Name>,
+    pub references: Vec<NameUsage>,
     /// Identifiers that were spoken of, the most used first.
-    pub identifiers: Vec<Name>,
+    pub identifiers: Vec<NameUsage>,
     /// Ids and codes that tools were called with, the latest first.
-    pub values: Vec<Name>,
+    pub argument_values: Vec<NameUsage>,
     /// What the assistant said, in order, the last messages only.
     pub statements: Vec<Quote>,
     /// The summary written at the last boundary, or the one the thread was handed over with.
     pub previous_summary: Option<Quote>,
     /// What of it is proven.
-    pub proven_summary: Option<Quote>,
+    pub grounded_summary: Option<Quote>,
     /// Older messages of the person that the goal is about, the most telling first; empty without a goal.
     pub requests_about_goal: Vec<Quote>,
     /// Older messages of the assistant that the goal is about, the most telling first; empty without a goal.
     pub statements_about_goal: Vec<Quote>,
     /// How much each term of the goal says in this thread.
-    pub frequencies: Frequencies,
+    pub term_frequencies: TermFrequencies,
 }
 
-impl Facts {
+impl ConversationFacts {
     /// Returns what goes along with the summary whatever its text says.
     pub fn carry_over(&self) -> CarryOver {
         let paths = |wanted: fn(&FileUse) -> bool| {
             self.files
                 .iter()
                 .filter(|file| wanted(file))
-                .take(CARRIED_MAX)
+                .take(CARRY_OVER_ENTRIES_MAX)
                 .map(|file| file.path.clone())
                 .collect()
         };
-        let failing = self.checks.iter().filter(|run| run.failed()).map(|run| match &run.detail {
+        let failing = self.checks.iter().filter(|run| run.has_failed()).map(|run| match &run.detail {
             Some(detail) => format!("{}: {detail}", run.name),
             None => format!("{} failed", run.name),
         });
@@ -159,12 +159,12 @@ impl Facts {
             last_user_request: self.requests.last().map(|quote| quote.text.clone()),
             last_request_answered: self.requests.last().map(|_| self.is_answered),
             todos: self.todos.clone(),
-            files_read: paths(|file| file.written_at == 0),
-            files_modified: paths(|file| file.written_at > 0),
+            files_read: paths(|file| file.last_write_seq == 0),
+            files_modified: paths(|file| file.last_write_seq > 0),
             commands: self.commands.iter().map(|name| name.text.clone()).collect(),
             errors: failing
-                .chain(self.errors.iter().map(|quote| flat(&quote.text)))
-                .take(CARRIED_MAX)
+                .chain(self.errors.iter().map(|quote| to_single_line(&quote.text)))
+                .take(CARRY_OVER_ENTRIES_MAX)
                 .collect(),
             ..CarryOver::default()
         }

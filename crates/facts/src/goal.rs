@@ -14,7 +14,7 @@ const NAME_WEIGHT: f32 = 3.0;
 const PART_WEIGHT: f32 = 1.5;
 const WORD_WEIGHT: f32 = 1.0;
 /// Endings that are taken from words, the longest first.
-const ENDINGS: [&str; 19] = [
+const SUFFIXES: [&str; 19] = [
     "izations", "ization", "ations", "ation", "ments", "ings", "ment", "ions", "ing", "ate", "ion", "ers",
     "ies", "ed", "es", "er", "ly", "s", "e",
 ];
@@ -28,32 +28,32 @@ const STOP_WORDS: [&str; 48] = [
 
 /// A goal.
 #[derive(Debug, Clone)]
-pub struct Goal {
+pub struct GoalMatcher {
     text: String,
     weights: Vec<f32>,
     matcher: Option<AhoCorasick>,
 }
 
 /// Which terms a text holds: one bit each.
-pub type Terms = u64;
+pub type TermSet = u64;
 
 /// In how many texts of a thread each term occurs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Frequencies {
-    texts: u32,
-    with_term: Vec<u32>,
+pub struct TermFrequencies {
+    text_count: u32,
+    texts_with_term: Vec<u32>,
 }
 
-impl Goal {
+impl GoalMatcher {
     /// Returns the goal `text` states, as it is to be shown.
-    pub fn of(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         let mut terms: Vec<(String, f32)> = Vec::new();
         let mut add = |term: String, weight: f32| match terms.iter().position(|(known, _)| *known == term) {
             Some(at) => terms[at].1 = terms[at].1.max(weight),
             None if terms.len() < TERMS_MAX => terms.push((term, weight)),
             None => {}
         };
-        identifier::scan(text, |_, name| {
+        identifier::scan_names(text, |_, name| {
             let name = name.trim_start_matches("./").to_lowercase();
             let file = name.rsplit('/').next().unwrap_or(&name).to_owned();
             let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem).to_owned();
@@ -63,7 +63,7 @@ impl Goal {
             }
         });
         for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-            words_of(word, |term| add(term, WORD_WEIGHT));
+            for_each_stem(word, |term| add(term, WORD_WEIGHT));
         }
         let matcher = AhoCorasick::builder()
             .ascii_case_insensitive(true)
@@ -82,7 +82,7 @@ impl Goal {
     }
 
     /// Returns which terms `text` holds, each at the beginning of a word.
-    pub fn terms_in(&self, text: &str) -> Terms {
+    pub fn matching_terms(&self, text: &str) -> TermSet {
         let Some(matcher) = self.matcher.as_ref().filter(|_| !self.weights.is_empty()) else { return 0 };
         let lower;
         let text = match text.is_ascii() {
@@ -107,35 +107,35 @@ impl Goal {
     }
 
     /// Returns how much the terms say in a thread where they are that frequent; 0 when there are none.
-    pub fn score(&self, terms: Terms, frequencies: &Frequencies) -> f32 {
+    pub fn score(&self, terms: TermSet, frequencies: &TermFrequencies) -> f32 {
         let held = (0..self.weights.len()).filter(|at| terms & (1 << at) != 0);
-        held.map(|at| self.weights[at] * frequencies.rarity(at)).sum()
+        held.map(|at| self.weights[at] * frequencies.inverse_frequency(at)).sum()
     }
 }
 
-impl Frequencies {
+impl TermFrequencies {
     /// Counts the terms of one more text.
-    pub fn count(&mut self, terms: Terms) {
-        self.texts += 1;
+    pub fn add_text(&mut self, terms: TermSet) {
+        self.text_count += 1;
         let mut left = terms;
         while left != 0 {
             let at = left.trailing_zeros() as usize;
             left &= left - 1;
-            if self.with_term.len() <= at {
-                self.with_term.resize(at + 1, 0);
+            if self.texts_with_term.len() <= at {
+                self.texts_with_term.resize(at + 1, 0);
             }
-            self.with_term[at] += 1;
+            self.texts_with_term[at] += 1;
         }
     }
 
-    fn rarity(&self, at: usize) -> f32 {
-        let with_term = self.with_term.get(at).copied().unwrap_or(0);
-        (1.0 + self.texts as f32 / (1.0 + with_term as f32)).ln()
+    fn inverse_frequency(&self, at: usize) -> f32 {
+        let with_term = self.texts_with_term.get(at).copied().unwrap_or(0);
+        (1.0 + self.text_count as f32 / (1.0 + with_term as f32)).ln()
     }
 }
 
 /// Calls `add` with the stem of a word, or with the pairs of characters of one in a script without spaces.
-fn words_of(word: &str, mut add: impl FnMut(String)) {
+fn for_each_stem(word: &str, mut add: impl FnMut(String)) {
     let lower = word.to_lowercase();
     let letters: Vec<char> = lower.chars().collect();
     if letters.iter().any(|c| is_ideograph(*c)) {
@@ -145,7 +145,7 @@ fn words_of(word: &str, mut add: impl FnMut(String)) {
     if letters.len() < 3 || STOP_WORDS.contains(&lower.as_str()) {
         return;
     }
-    let stem = ENDINGS
+    let stem = SUFFIXES
         .iter()
         .find_map(|ending| lower.strip_suffix(ending).filter(|stem| stem.chars().count() >= STEM_CHARS_MIN));
     add(stem.unwrap_or(&lower).to_owned());
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn a_goal_is_found_in_other_forms_of_its_words() {
-        let goal = Goal::of("Fix the parser in src/parse/lexer.rs and migrate the settings");
-        let has = |text: &str| goal.terms_in(text) != 0;
+        let goal = GoalMatcher::new("Fix the parser in src/parse/lexer.rs and migrate the settings");
+        let has = |text: &str| goal.matching_terms(text) != 0;
         for (text, expected) in [
             ("parsing is slow", true),
             ("a migration of users", true),
@@ -172,18 +172,18 @@ mod tests {
         ] {
             assert_eq!(has(text), expected, "{text}");
         }
-        assert!(Goal::of("修复解析器").terms_in("请先看解析器的错误") != 0);
-        assert_eq!(Goal::of("").terms_in("anything"), 0);
+        assert!(GoalMatcher::new("修复解析器").matching_terms("请先看解析器的错误") != 0);
+        assert_eq!(GoalMatcher::new("").matching_terms("anything"), 0);
     }
 
     #[test]
     fn rare_terms_say_more_than_frequent_ones() {
-        let goal = Goal::of("worker zebra");
-        let mut frequencies = Frequencies::default();
+        let goal = GoalMatcher::new("worker zebra");
+        let mut frequencies = TermFrequencies::default();
         for _ in 0..100 {
-            frequencies.count(goal.terms_in("the worker runs"));
+            frequencies.add_text(goal.matching_terms("the worker runs"));
         }
-        let score = |text: &str| goal.score(goal.terms_in(text), &frequencies);
+        let score = |text: &str| goal.score(goal.matching_terms(text), &frequencies);
         assert!(score("a zebra") > score("the worker") && score("nothing") == 0.0);
     }
 }

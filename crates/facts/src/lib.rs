@@ -5,113 +5,116 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use model::extractive::sentences;
-use protocol::{AiMessage, Block, Message, Seq, ToolMessage};
+use model::sentence_ranking::split_sentences;
+use protocol::{AiMessage, ContentBlock, Message, Seq, ToolMessage};
 
-use crate::identifier::Kind;
+use crate::identifier::NameKind;
 use crate::limits::{
-    ABOUT_GOAL_MAX, FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX,
-    REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
+    FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_COUNTED_MAX,
+    NAMES_KEPT_MAX, REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX,
+    STATEMENTS_MAX,
 };
 use crate::tool_use::{ToolUse, head_words, tail_words};
-use calls::outcomes::Outcomes;
-use calls::tasks::Tasks;
-use tally::Tally;
+use calls::outcomes::ToolOutcomeTracker;
+use calls::tasks::TaskList;
+use name_counter::NameCounter;
 use text::cues;
 
 mod calls;
+mod carry_over;
 mod facts;
 mod goal;
 pub mod limits;
+mod name_counter;
 #[cfg(any(test, feature = "notation"))]
 pub mod notation;
-mod source;
-mod tally;
 #[cfg(test)]
 mod tests;
 mod text;
-mod told;
+mod transcript_item;
 
 pub use calls::{shell, tool_use};
-pub use facts::{CheckRun, Facts, FileUse, Name, Quote, Rule};
-pub use goal::{Frequencies, Goal, Terms};
-pub use source::{Item, What};
-pub use text::secrets::{REDACTED, redact, withhold};
-pub use text::{identifier, phrase};
-pub use told::told;
+pub use carry_over::render_carry_over;
+pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule};
+pub use goal::{GoalMatcher, TermFrequencies, TermSet};
+pub use text::redaction::{REDACTED, redact, redact_and_count};
+pub use text::{formatting, identifier};
+pub use transcript_item::{TranscriptItem, TranscriptItemKind};
 
 /// The fold; see [`Ledger::push`].
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct FactCollector {
     first_seq: Seq,
     last_seq: Seq,
     messages: u64,
     recent_from: Seq,
-    origin: Option<Quote>,
+    first_request: Option<Quote>,
     first_requests: Vec<Quote>,
     last_requests: VecDeque<Quote>,
     statements: VecDeque<Quote>,
-    last_statement_at: Seq,
+    last_statement_seq: Seq,
     /// The question the last statement ends on.
-    question: Option<Quote>,
+    open_question: Option<Quote>,
     is_answered: bool,
-    tasks: Tasks,
+    tasks: TaskList,
     files: HashMap<String, FileUse>,
-    commands: Tally,
-    outcomes: Outcomes,
-    rules: VecDeque<Rule>,
+    commands: NameCounter,
+    tool_outcomes: ToolOutcomeTracker,
+    rules: VecDeque<UserRule>,
     decisions: VecDeque<Quote>,
-    references: Tally,
-    identifiers: Tally,
-    values: Tally,
+    references: NameCounter,
+    identifiers: NameCounter,
+    argument_values: NameCounter,
     previous_summary: Option<Quote>,
-    proven_summary: Option<Quote>,
-    goal: Option<Arc<Goal>>,
-    frequencies: Frequencies,
-    requests_about_goal: Vec<(Terms, Quote)>,
-    statements_about_goal: Vec<(Terms, Quote)>,
+    grounded_summary: Option<Quote>,
+    goal: Option<Arc<GoalMatcher>>,
+    term_frequencies: TermFrequencies,
+    requests_about_goal: Vec<(TermSet, Quote)>,
+    statements_about_goal: Vec<(TermSet, Quote)>,
 }
 
-impl Ledger {
+impl FactCollector {
     /// Returns a ledger that also keeps what the goal is about when it is older than what is kept anyway.
-    pub fn for_goal(goal: Option<Arc<Goal>>) -> Self {
+    pub fn with_goal(goal: Option<Arc<GoalMatcher>>) -> Self {
         Self { goal, ..Self::default() }
     }
 
     /// Takes the next event. Events of sub-agents, notes and injected texts only move the position.
-    pub fn push(&mut self, item: &Item) {
+    pub fn push(&mut self, item: &TranscriptItem) {
         if self.first_seq == 0 {
             self.first_seq = item.seq;
             self.recent_from = item.seq;
         }
         self.last_seq = item.seq;
-        if item.side {
+        if item.is_subagent {
             return;
         }
-        match &item.what {
-            What::Message(Message::Human(_)) => {
+        match &item.kind {
+            TranscriptItemKind::Message(Message::Human(_)) => {
                 if let Some(text) = item.user_text() {
                     self.messages += 1;
-                    self.request(item.seq, &text);
+                    self.record_request(item.seq, &text);
                 }
             }
-            What::Message(Message::Ai(message)) => {
+            TranscriptItemKind::Message(Message::Ai(message)) => {
                 self.messages += 1;
-                self.answer(item.seq, message);
+                self.record_ai_message(item.seq, message);
             }
-            What::Message(Message::Tool(message)) => {
+            TranscriptItemKind::Message(Message::Tool(message)) => {
                 self.messages += 1;
-                self.result(item.seq, message);
+                self.record_tool_result(item.seq, message);
             }
-            What::Boundary => self.boundary(item.seq),
-            What::ImportedSummary(text) => self.begin_after(item.seq, text, text),
-            What::InheritedSummary { text, proven } => self.begin_after(item.seq, text, proven),
-            What::Note | What::Unread | What::Other => {}
+            TranscriptItemKind::Boundary => self.record_boundary(item.seq),
+            TranscriptItemKind::ImportedSummary(text) => self.resume_from_summary(item.seq, text, text),
+            TranscriptItemKind::InheritedSummary { text, grounded: proven } => {
+                self.resume_from_summary(item.seq, text, proven)
+            }
+            TranscriptItemKind::Note | TranscriptItemKind::Unreadable | TranscriptItemKind::Other => {}
         }
     }
 
     /// The context was condensed here: what was spoken of before is no longer what the work is about.
-    fn boundary(&mut self, seq: Seq) {
+    fn record_boundary(&mut self, seq: Seq) {
         self.recent_from = seq + 1;
         self.last_requests.extend(self.first_requests.drain(..));
         self.last_requests.make_contiguous().sort_by_key(|quote| quote.seq);
@@ -120,146 +123,150 @@ impl Ledger {
         self.identifiers.clear();
         self.references.clear();
         self.previous_summary = None;
-        self.proven_summary = None;
+        self.grounded_summary = None;
     }
 
     /// What follows goes on from a summary.
-    fn begin_after(&mut self, seq: Seq, text: &str, proven: &str) {
-        let quoted = |text: &str| Some(quote(seq, &said(text), SCAN_BYTES_MAX));
+    fn resume_from_summary(&mut self, seq: Seq, text: &str, proven: &str) {
+        let quoted = |text: &str| Some(quote_head(seq, &redacted_head(text), SCAN_BYTES_MAX));
         self.previous_summary = quoted(text);
-        self.proven_summary = quoted(proven).filter(|quote| !quote.text.trim().is_empty());
+        self.grounded_summary = quoted(proven).filter(|quote| !quote.text.trim().is_empty());
     }
 
-    fn request(&mut self, seq: Seq, text: &str) {
-        let said = said(text);
-        let mut quote = quote(seq, &said, REQUEST_BYTES_MAX);
+    fn record_request(&mut self, seq: Seq, text: &str) {
+        let said = redacted_head(text);
+        let mut quote = quote_head(seq, &said, REQUEST_BYTES_MAX);
         quote.is_cut |= said.len() < text.len() && text.len() > SCAN_BYTES_MAX;
         self.is_answered = false;
-        self.outcomes.abandon_calls();
-        self.origin.get_or_insert_with(|| quote.clone());
-        self.speak(seq, &said, text);
-        if cues::rule(&said).is_some() {
-            for sentence in sentences(&said) {
-                let Some(is_strict) = rule(sentence) else { continue };
+        self.tool_outcomes.abandon_pending_calls();
+        self.first_request.get_or_insert_with(|| quote.clone());
+        self.count_names_at_ends(seq, &said, text);
+        if cues::rule_strictness(&said).is_some() {
+            for sentence in split_sentences(&said) {
+                let Some(is_strict) = rule_strictness(sentence) else { continue };
                 let quote = Quote { seq, text: sentence.to_owned(), is_cut: false };
-                push_bounded(&mut self.rules, Rule { quote, is_strict }, RULES_MAX);
+                push_bounded(&mut self.rules, UserRule { quote, is_strict }, RULES_MAX);
             }
         }
-        self.decide(seq, &said);
-        self.count_terms(&quote.text);
+        self.record_decisions(seq, &said);
+        self.count_goal_terms(&quote.text);
         if self.first_requests.len() < FIRST_REQUESTS_MAX {
             self.first_requests.push(quote);
         } else if let Some(older) = push_bounded(&mut self.last_requests, quote, LAST_REQUESTS_MAX) {
-            self.keep_about_goal(older, |ledger| &mut ledger.requests_about_goal);
+            self.keep_if_about_goal(older, |ledger| &mut ledger.requests_about_goal);
         }
     }
 
     /// Counts the terms of the goal in something that was said.
-    fn count_terms(&mut self, text: &str) {
+    fn count_goal_terms(&mut self, text: &str) {
         if let Some(goal) = &self.goal {
-            self.frequencies.count(goal.terms_in(text));
+            self.term_frequencies.add_text(goal.matching_terms(text));
         }
     }
 
     /// Keeps what is given up elsewhere when the goal is about it, within a limit.
-    fn keep_about_goal(&mut self, quote: Quote, list: fn(&mut Self) -> &mut Vec<(Terms, Quote)>) {
+    fn keep_if_about_goal(&mut self, quote: Quote, list: fn(&mut Self) -> &mut Vec<(TermSet, Quote)>) {
         let Some(goal) = self.goal.clone() else { return };
-        let terms = goal.terms_in(&quote.text);
+        let terms = goal.matching_terms(&quote.text);
         if terms == 0 {
             return;
         }
         list(self).push((terms, quote));
-        if list(self).len() > 2 * ABOUT_GOAL_MAX {
+        if list(self).len() > 2 * GOAL_QUOTES_MAX {
             let mut kept = std::mem::take(list(self));
-            sort_by_goal(&mut kept, &goal, &self.frequencies);
-            kept.truncate(ABOUT_GOAL_MAX);
+            sort_by_goal(&mut kept, &goal, &self.term_frequencies);
+            kept.truncate(GOAL_QUOTES_MAX);
             *list(self) = kept;
         }
     }
 
-    fn answer(&mut self, seq: Seq, message: &AiMessage) {
+    fn record_ai_message(&mut self, seq: Seq, message: &AiMessage) {
         for block in &message.content {
             match block {
-                Block::Text { text } if !text.trim().is_empty() => {
-                    self.state(seq, text);
-                    self.is_answered = !message.incomplete && !self.outcomes.has_open_calls();
+                ContentBlock::Text { text } if !text.trim().is_empty() => {
+                    self.record_statement(seq, text);
+                    self.is_answered = !message.incomplete && !self.tool_outcomes.has_pending_calls();
                 }
-                Block::ToolCall { id, name, args } => {
+                ContentBlock::ToolCall { id, name, args } => {
                     self.is_answered = false;
-                    self.call(seq, id, name, args);
+                    self.record_tool_call(seq, id, name, args);
                 }
-                Block::Text { .. } | Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => {}
+                ContentBlock::Text { .. }
+                | ContentBlock::Thinking { .. }
+                | ContentBlock::Media { .. }
+                | ContentBlock::Opaque { .. } => {}
             }
         }
     }
 
-    fn state(&mut self, seq: Seq, text: &str) {
-        let said = said(text);
-        self.speak(seq, &said, text);
-        self.decide(seq, head_words(&said, STATEMENT_BYTES_MAX));
-        self.question = question(seq, text);
-        let statement = whole_sentences(quote(seq, said.trim(), STATEMENT_BYTES_MAX));
-        self.count_terms(&statement.text);
+    fn record_statement(&mut self, seq: Seq, text: &str) {
+        let said = redacted_head(text);
+        self.count_names_at_ends(seq, &said, text);
+        self.record_decisions(seq, head_words(&said, STATEMENT_BYTES_MAX));
+        self.open_question = trailing_question(seq, text);
+        let statement = trim_to_whole_sentences(quote_head(seq, said.trim(), STATEMENT_BYTES_MAX));
+        self.count_goal_terms(&statement.text);
         if let Some(older) = push_bounded(&mut self.statements, statement, STATEMENTS_MAX) {
-            self.keep_about_goal(older, |ledger| &mut ledger.statements_about_goal);
+            self.keep_if_about_goal(older, |ledger| &mut ledger.statements_about_goal);
         }
-        self.last_statement_at = seq;
+        self.last_statement_seq = seq;
     }
 
-    fn call(&mut self, seq: Seq, id: &str, name: &str, args: &serde_json::Value) {
-        let usage = ToolUse::of(name, args);
-        self.outcomes.call(id, name, &usage);
+    fn record_tool_call(&mut self, seq: Seq, id: &str, name: &str, args: &serde_json::Value) {
+        let usage = ToolUse::from_call(name, args);
+        self.tool_outcomes.record_call(id, name, &usage);
         for path in &usage.reads {
-            self.file(path, |file| file.read_at = seq);
+            self.record_file_use(path, |file| file.last_read_seq = seq);
         }
         for path in &usage.writes {
-            self.file(path, |file| file.written_at = seq);
+            self.record_file_use(path, |file| file.last_write_seq = seq);
         }
-        for command in usage.command.iter().flat_map(|command| shell::heads(command)) {
-            self.commands.add(&command, seq);
+        for command in usage.command.iter().flat_map(|command| shell::invoked_programs(command)) {
+            self.commands.count_use(&command, seq);
         }
         for value in usage.values.iter().filter(|value| matches!(redact(value), Cow::Borrowed(_))) {
-            self.values.add(value, seq);
+            self.argument_values.count_use(value, seq);
         }
         if let Some(change) = usage.task {
-            self.tasks.apply(change, id, seq);
+            self.tasks.apply_change(change, id, seq);
         }
     }
 
-    fn result(&mut self, seq: Seq, message: &ToolMessage) {
+    fn record_tool_result(&mut self, seq: Seq, message: &ToolMessage) {
         // Only the last text block is read: several are rare, and joining them would copy large results.
         let text = message.content.iter().rev().find_map(|block| match block {
-            Block::Text { text } => Some(text.as_str()),
-            Block::Thinking { .. } | Block::ToolCall { .. } | Block::Media { .. } | Block::Opaque { .. } => {
-                None
-            }
+            ContentBlock::Text { text } => Some(text.as_str()),
+            ContentBlock::Thinking { .. }
+            | ContentBlock::ToolCall { .. }
+            | ContentBlock::Media { .. }
+            | ContentBlock::Opaque { .. } => None,
         });
         let text = text.unwrap_or_default();
         let beginning = head_words(text, SCAN_BYTES_MAX);
-        self.tasks.result(&message.call_id, beginning, seq);
+        self.tasks.record_result(&message.call_id, beginning, seq);
         for edited in beginning.split("Applied edit to ").skip(1) {
-            let path = crate::tool_use::clean_path(edited.split_whitespace().next().unwrap_or_default());
-            self.file(&path, |file| file.written_at = seq);
+            let path = crate::tool_use::normalize_path(edited.split_whitespace().next().unwrap_or_default());
+            self.record_file_use(&path, |file| file.last_write_seq = seq);
         }
-        self.outcomes.result(seq, &message.call_id, text, message.status);
+        self.tool_outcomes.record_result(seq, &message.call_id, text, message.status);
     }
 
-    fn file(&mut self, path: &str, change: impl FnOnce(&mut FileUse)) {
+    fn record_file_use(&mut self, path: &str, change: impl FnOnce(&mut FileUse)) {
         if path.is_empty() || path.len() > NAME_BYTES_MAX || path.contains(['`', '\n', '"']) {
             return;
         }
-        if self.files.len() >= NAMES_MAX && !self.files.contains_key(path) {
-            let mut last: Vec<Seq> = self.files.values().map(FileUse::used_at).collect();
-            let (_, middle, _) = last.select_nth_unstable(NAMES_MAX / 2);
+        if self.files.len() >= NAMES_COUNTED_MAX && !self.files.contains_key(path) {
+            let mut last: Vec<Seq> = self.files.values().map(FileUse::last_use_seq).collect();
+            let (_, middle, _) = last.select_nth_unstable(NAMES_COUNTED_MAX / 2);
             let middle = *middle;
-            self.files.retain(|_, file| file.used_at() > middle);
+            self.files.retain(|_, file| file.last_use_seq() > middle);
         }
-        let unused = || FileUse { path: path.to_owned(), read_at: 0, written_at: 0 };
+        let unused = || FileUse { path: path.to_owned(), last_read_seq: 0, last_write_seq: 0 };
         change(self.files.entry(path.to_owned()).or_insert_with(unused));
     }
 
     /// Counts the names in what somebody said: `said`, and the end of `text` when that is longer.
-    fn speak(&mut self, seq: Seq, said: &str, text: &str) {
+    fn count_names_at_ends(&mut self, seq: Seq, said: &str, text: &str) {
         self.count_names(seq, said);
         if text.len() > SCAN_BYTES_MAX {
             let rest = text.len() - SCAN_BYTES_MAX;
@@ -268,19 +275,19 @@ impl Ledger {
     }
 
     fn count_names(&mut self, seq: Seq, text: &str) {
-        identifier::scan(text, |kind, name| match kind {
-            Kind::Identifier => self.identifiers.add(name, seq),
-            Kind::Reference | Kind::Url => self.references.add(name, seq),
-            Kind::Error | Kind::Path | Kind::Number => {}
+        identifier::scan_names(text, |kind, name| match kind {
+            NameKind::Identifier => self.identifiers.count_use(name, seq),
+            NameKind::Reference | NameKind::Url => self.references.count_use(name, seq),
+            NameKind::Error | NameKind::Path | NameKind::Number => {}
         });
     }
 
-    fn decide(&mut self, seq: Seq, text: &str) {
-        if !cues::is_choice(text) {
+    fn record_decisions(&mut self, seq: Seq, text: &str) {
+        if !cues::is_decision(text) {
             return;
         }
-        for sentence in sentences(text) {
-            if sentence.len() <= RULE_CHARS_MAX && is_prose(sentence) && cues::is_choice(sentence) {
+        for sentence in split_sentences(text) {
+            if sentence.len() <= RULE_CHARS_MAX && is_prose(sentence) && cues::is_decision(sentence) {
                 let quote = Quote { seq, text: sentence.to_owned(), is_cut: false };
                 push_bounded(&mut self.decisions, quote, RULES_MAX);
             }
@@ -288,54 +295,54 @@ impl Ledger {
     }
 
     /// Returns what is known; every text is without secrets and within its limit.
-    pub fn finish(&self) -> Facts {
-        let is_answered = self.is_answered && !self.outcomes.has_open_calls();
+    pub fn finish(&self) -> ConversationFacts {
+        let is_answered = self.is_answered && !self.tool_outcomes.has_pending_calls();
         let mut requests = self.first_requests.clone();
         requests.extend(self.last_requests.iter().cloned());
         requests.sort_by_key(|quote| quote.seq);
         let unanswered =
-            requests.iter().filter(|quote| quote.seq > self.last_statement_at).cloned().collect();
-        Facts {
+            requests.iter().filter(|quote| quote.seq > self.last_statement_seq).cloned().collect();
+        ConversationFacts {
             first_seq: self.first_seq,
             last_seq: self.last_seq,
             messages: self.messages,
             recent_from: self.recent_from,
-            origin: self.origin.clone(),
-            awaited: self.question.clone().filter(|_| is_answered),
+            first_request: self.first_request.clone(),
+            open_question: self.open_question.clone().filter(|_| is_answered),
             requests,
             is_answered,
-            unanswered,
+            unanswered_requests: unanswered,
             todos: self.tasks.items(),
             todos_seq: self.tasks.seq,
             files: latest_files(&self.files),
-            commands: self.commands.most_used(),
-            checks: self.outcomes.checks().to_vec(),
-            errors: self.outcomes.errors().cloned().collect(),
-            error_types: self.outcomes.types.latest(),
+            commands: self.commands.most_used_names(),
+            checks: self.tool_outcomes.checks().to_vec(),
+            errors: self.tool_outcomes.errors().cloned().collect(),
+            error_types: self.tool_outcomes.error_types.latest_names(),
             rules: self.rules.iter().cloned().collect(),
             decisions: self.decisions.iter().cloned().collect(),
-            references: self.references.most_used(),
-            identifiers: self.identifiers.most_used(),
-            values: self.values.latest(),
+            references: self.references.most_used_names(),
+            identifiers: self.identifiers.most_used_names(),
+            argument_values: self.argument_values.latest_names(),
             statements: self.statements.iter().cloned().collect(),
             previous_summary: self.previous_summary.clone(),
-            proven_summary: self.proven_summary.clone(),
-            requests_about_goal: self.told_about_goal(&self.requests_about_goal),
-            statements_about_goal: self.told_about_goal(&self.statements_about_goal),
-            frequencies: self.frequencies.clone(),
+            grounded_summary: self.grounded_summary.clone(),
+            requests_about_goal: self.most_relevant_to_goal(&self.requests_about_goal),
+            statements_about_goal: self.most_relevant_to_goal(&self.statements_about_goal),
+            term_frequencies: self.term_frequencies.clone(),
         }
     }
 
-    fn told_about_goal(&self, quotes: &[(Terms, Quote)]) -> Vec<Quote> {
+    fn most_relevant_to_goal(&self, quotes: &[(TermSet, Quote)]) -> Vec<Quote> {
         let Some(goal) = &self.goal else { return Vec::new() };
         let mut told = quotes.to_vec();
-        sort_by_goal(&mut told, goal, &self.frequencies);
-        told.into_iter().take(ABOUT_GOAL_MAX).map(|(_, quote)| quote).collect()
+        sort_by_goal(&mut told, goal, &self.term_frequencies);
+        told.into_iter().take(GOAL_QUOTES_MAX).map(|(_, quote)| quote).collect()
     }
 }
 
 /// Sorts by how much is said of what the goal is about, the most first; the newer first where it is the same.
-fn sort_by_goal(quotes: &mut [(Terms, Quote)], goal: &Goal, frequencies: &Frequencies) {
+fn sort_by_goal(quotes: &mut [(TermSet, Quote)], goal: &GoalMatcher, frequencies: &TermFrequencies) {
     quotes.sort_by(|(a, first), (b, second)| {
         let score = |terms| goal.score(terms, frequencies);
         score(*b).total_cmp(&score(*a)).then(second.seq.cmp(&first.seq))
@@ -343,12 +350,12 @@ fn sort_by_goal(quotes: &mut [(Terms, Quote)], goal: &Goal, frequencies: &Freque
 }
 
 /// Returns whether the sentence is a rule, and if so whether it is an order.
-fn rule(sentence: &str) -> Option<bool> {
+fn rule_strictness(sentence: &str) -> Option<bool> {
     if sentence.len() > 4 * RULE_CHARS_MAX || sentence.chars().count() > RULE_CHARS_MAX || !is_prose(sentence)
     {
         return None;
     }
-    cues::rule(sentence)
+    cues::rule_strictness(sentence)
 }
 
 /// Returns whether a sentence is neither code nor a table nor too short to say anything.
@@ -357,23 +364,23 @@ fn is_prose(sentence: &str) -> bool {
 }
 
 /// Returns the question a statement ends on.
-fn question(seq: Seq, text: &str) -> Option<Quote> {
+fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
     let text = text.trim_end();
     if !text.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']) {
         return None;
     }
     let end = redact(tail_words(text, STATEMENT_BYTES_MAX));
-    let last = sentences(&end).last()?;
+    let last = split_sentences(&end).last()?;
     Some(Quote { seq, text: last.to_owned(), is_cut: false })
 }
 
 fn latest_files(files: &HashMap<String, FileUse>) -> Vec<FileUse> {
     let mut files: Vec<FileUse> = files.values().cloned().collect();
-    files.sort_unstable_by(|a, b| b.used_at().cmp(&a.used_at()).then_with(|| a.path.cmp(&b.path)));
+    files.sort_unstable_by(|a, b| b.last_use_seq().cmp(&a.last_use_seq()).then_with(|| a.path.cmp(&b.path)));
     let mut reads = 0;
     files.retain(|file| {
-        reads += usize::from(file.written_at == 0);
-        file.written_at > 0 || reads <= NAMES_KEPT_MAX
+        reads += usize::from(file.last_write_seq == 0);
+        file.last_write_seq > 0 || reads <= NAMES_KEPT_MAX
     });
     files
 }
@@ -386,19 +393,19 @@ fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, max: usize) -> Option<T> {
 }
 
 /// Returns what is looked at of a text, without secrets: its beginning, in whole words.
-fn said(text: &str) -> Cow<'_, str> {
+fn redacted_head(text: &str) -> Cow<'_, str> {
     redact(head_words(text, SCAN_BYTES_MAX))
 }
 
 /// Returns the beginning of a text that is already without secrets.
-fn quote(seq: Seq, text: &str, bytes_max: usize) -> Quote {
+fn quote_head(seq: Seq, text: &str, bytes_max: usize) -> Quote {
     let kept = head_words(text, bytes_max);
     Quote { seq, text: kept.to_owned(), is_cut: kept.len() < text.len() }
 }
 
 /// Returns the statement without a sentence that was cut with it, unless it is the only one.
-fn whole_sentences(mut statement: Quote) -> Quote {
-    let last = statement.is_cut.then(|| sentences(&statement.text).last()).flatten();
+fn trim_to_whole_sentences(mut statement: Quote) -> Quote {
+    let last = statement.is_cut.then(|| split_sentences(&statement.text).last()).flatten();
     if let Some(length) = last.and_then(|last| statement.text.rfind(last)).filter(|length| *length > 0) {
         statement.text.truncate(length);
     }

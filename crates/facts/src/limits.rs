@@ -13,7 +13,7 @@ pub const LAST_REQUESTS_MAX: usize = 48;
 /// Assistant messages kept from the end.
 pub const STATEMENTS_MAX: usize = 12;
 /// Older statements and requests kept because the goal is about them.
-pub const ABOUT_GOAL_MAX: usize = 24;
+pub const GOAL_QUOTES_MAX: usize = 24;
 /// Rules and decisions kept from the end, each.
 pub const RULES_MAX: usize = 48;
 /// Characters above which a sentence is a paragraph and not a rule.
@@ -23,9 +23,9 @@ pub const ERRORS_MAX: usize = 12;
 /// Tasks kept of a task list.
 pub const TASKS_MAX: usize = 200;
 /// Tool calls that may wait for a result at a time; the oldest is given up.
-pub const OPEN_CALLS_MAX: usize = 256;
+pub const PENDING_CALLS_MAX: usize = 256;
 /// Names (paths, identifiers, references) counted at a time, each kind; the rarest and oldest are given up.
-pub const NAMES_MAX: usize = 4_096;
+pub const NAMES_COUNTED_MAX: usize = 4_096;
 /// Names handed to the extract, each kind.
 pub const NAMES_KEPT_MAX: usize = 40;
 /// Bytes of one name.

@@ -2,11 +2,11 @@
 
 use protocol::TodoStatus;
 
-use crate::notation::facts;
+use crate::notation::parse_facts;
 
 #[test]
 fn only_the_person_sets_the_task() {
-    let facts = facts(
+    let facts = parse_facts(
         "U: Fix the parser.\n I: Remember to be nice and never lie.\n S: Write a sub-agent report, always.\n A: On it.\n U: <system-reminder>Never say this.</system-reminder>",
     );
     let requests: Vec<_> = facts.requests.iter().map(|quote| quote.text.as_str()).collect();
@@ -16,9 +16,9 @@ fn only_the_person_sets_the_task() {
 
 #[test]
 fn g18_what_a_sub_agent_did_is_not_what_was_done() {
-    let mut ledger = super::Ledger::default();
-    let mut item = crate::notation::item(1, r#"C: 1 Edit {"file_path": "side.rs"}"#);
-    item.side = true;
+    let mut ledger = super::FactCollector::default();
+    let mut item = crate::notation::parse_item(1, r#"C: 1 Edit {"file_path": "side.rs"}"#);
+    item.is_subagent = true;
     ledger.push(&item);
     assert!(ledger.finish().files.is_empty());
 }
@@ -32,13 +32,13 @@ fn l7_a_request_is_pending_until_the_assistant_answers_with_no_call_open() {
         ("U: Do it.\n C: 1 Bash {\"command\": \"make\"}\n T: 1 fine\n A: Done.", true),
         ("U: Do it.\n A: Done.\n U: And this.", false),
     ] {
-        assert_eq!(facts(text).is_answered, is_answered, "{text}");
+        assert_eq!(parse_facts(text).is_answered, is_answered, "{text}");
     }
 }
 
 #[test]
 fn the_newest_task_list_counts_and_outlives_a_boundary() {
-    let facts = facts(
+    let facts = parse_facts(
         r#"C: 1 TodoWrite {"todos": [{"content": "old", "status": "pending"}]}
         C: 2 TodoWrite {"todos": [{"content": "parse", "status": "completed"}, {"content": "print", "status": "pending"}]}
         B:
@@ -50,7 +50,7 @@ fn the_newest_task_list_counts_and_outlives_a_boundary() {
 
 #[test]
 fn tasks_are_known_by_the_number_their_result_reports() {
-    let facts = facts(
+    let facts = parse_facts(
         r#"C: 1 TaskCreate {"subject": "parse"}
         C: 2 TaskCreate {"subject": "print"}
         T: 2 Task #8 created
@@ -64,7 +64,7 @@ fn tasks_are_known_by_the_number_their_result_reports() {
 
 #[test]
 fn a_failing_check_that_later_passed_is_no_error() {
-    let facts = facts(
+    let facts = parse_facts(
         r#"C: 1 Bash {"command": "cargo test"}
         E: 1 error: test failed, 1 failed
         C: 2 Bash {"command": "cargo test -p a"}
@@ -78,7 +78,7 @@ fn a_failing_check_that_later_passed_is_no_error() {
         C: 6 Bash {"command": "docker ps"}
         E: 6 Exit code 1\nCannot connect to the daemon"#,
     );
-    let checks: Vec<_> = facts.checks.iter().map(|run| (run.name.as_str(), run.failed())).collect();
+    let checks: Vec<_> = facts.checks.iter().map(|run| (run.name.as_str(), run.has_failed())).collect();
     assert_eq!(checks, [("npm run build", true), ("cargo test", false)]);
     let errors: Vec<_> = facts.errors.iter().map(|quote| quote.text.as_str()).collect();
     assert_eq!(errors, ["Cannot connect to the daemon"]);
@@ -86,20 +86,21 @@ fn a_failing_check_that_later_passed_is_no_error() {
 
 #[test]
 fn files_are_known_with_their_last_use_first() {
-    let facts = facts(
+    let facts = parse_facts(
         r#"C: 1 Read {"file_path": "a.rs"}
         C: 2 Edit {"file_path": "b.rs"}
         T: 9 Applied edit to c.py
         C: 4 Bash {"command": "cat d.md"}"#,
     );
-    let files: Vec<_> = facts.files.iter().map(|file| (file.path.as_str(), file.written_at > 0)).collect();
+    let files: Vec<_> =
+        facts.files.iter().map(|file| (file.path.as_str(), file.last_write_seq > 0)).collect();
     assert_eq!(files, [("d.md", false), ("c.py", true), ("b.rs", true), ("a.rs", false)]);
 }
 
 #[test]
 fn m16_a_secret_reaches_no_fact() {
     let secret = ["sk", "ant", "api03", "abcdefghijklmnop1234"].join("-");
-    let facts = facts(&format!(
+    let facts = parse_facts(&format!(
         "U: Never use {secret} in tests, we decided on password=hunter2hunter2.\n A: I will not use {secret}?\n E: 1 error: bad key {secret}\n P: key {secret}"
     ));
     let all = format!("{facts:?}");
@@ -108,27 +109,32 @@ fn m16_a_secret_reaches_no_fact() {
 
 #[test]
 fn m16_a_secret_at_the_cut_of_a_long_text_is_not_shown_in_part() {
-    let facts =
-        facts(&format!("U: {} {}", "word ".repeat(798), ["sk", "ant", "abcdefghijklmnopqrst1234"].join("-")));
+    let facts = parse_facts(&format!(
+        "U: {} {}",
+        "word ".repeat(798),
+        ["sk", "ant", "abcdefghijklmnopqrst1234"].join("-")
+    ));
     assert!(!format!("{facts:?}").contains("sk-ant"));
 }
 
 #[test]
 fn a_question_that_waits_is_known() {
     assert_eq!(
-        facts("U: Do it.\n A: Which one? A or B?").awaited.map(|quote| quote.text),
+        parse_facts("U: Do it.\n A: Which one? A or B?").open_question.map(|quote| quote.text),
         Some("A or B?".into())
     );
-    assert_eq!(facts("U: Do it.\n A: Done.").awaited, None);
-    assert_eq!(facts("U: Do it.\n A: Done.\n U: Why?").unanswered.len(), 1);
+    assert_eq!(parse_facts("U: Do it.\n A: Done.").open_question, None);
+    assert_eq!(parse_facts("U: Do it.\n A: Done.\n U: Why?").unanswered_requests.len(), 1);
 }
 
 #[test]
 fn memory_does_not_grow_with_the_thread() {
-    let mut ledger = super::Ledger::default();
+    let mut ledger = super::FactCollector::default();
     for seq in 1..20_000 {
-        ledger
-            .push(&crate::notation::item(seq, &format!("U: Never touch file_{seq}.rs and Thing{seq}Name.")));
+        ledger.push(&crate::notation::parse_item(
+            seq,
+            &format!("U: Never touch file_{seq}.rs and Thing{seq}Name."),
+        ));
     }
     let facts = ledger.finish();
     assert!(facts.requests.len() < 100 && facts.rules.len() < 100 && facts.identifiers.len() < 100);

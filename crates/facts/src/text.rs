@@ -2,6 +2,6 @@
 //! here.
 
 pub(crate) mod cues;
+pub mod formatting;
 pub mod identifier;
-pub mod phrase;
-pub(crate) mod secrets;
+pub(crate) mod redaction;

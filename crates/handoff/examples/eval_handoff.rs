@@ -1,53 +1,71 @@
-//! Answers, for lines of JSON on standard input, what the offline summary says of real transcripts. It judges nothing:
-//! `xtask/eval_handoff.py` asks and scores.
+//! A program for evaluations: it reads requests as JSON lines from standard input and writes offline summaries and
+//! selections of real transcripts. `xtask/eval_handoff.py` sends the requests and scores the answers.
 //!
-//! A request is `{"path", "name", "cut", "budgets": [..]}`: the conversation `name` of the file (`null`: its only one), the
-//! number of its entries that are covered, and the budgets in tokens. The answers come in the same order, one line each.
+//! A request is `{"path", "name", "cut", "budgets": [..]}`: the file, the conversation `name` in it (`null` for its only
+//! one), the number of entries to cover, and the budgets in tokens. The answers are written in the order of the requests,
+//! one line each.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
-use facts::{Item, Ledger};
+use facts::{FactCollector, TranscriptItem};
 use handoff::limits::INPUT_TOKENS_MAX;
-use handoff::{Selector, extract, render};
+use handoff::{TranscriptSelector, build_offline_summary, render};
 use jiff::Timestamp;
 use protocol::{Event, EventId, ThreadId};
 use serde::Deserialize;
-use transcripts::{Conversation, Entry, Format, Problem, Sink, SinkError, Source};
+use transcripts::{
+    ConversationInfo, SessionFormat, SinkError, TranscriptEntry, TranscriptProblem, TranscriptSink,
+    TranscriptSource,
+};
 
+/// A request.
 #[derive(Deserialize)]
-struct Request {
+struct EvalRequest {
+    /// The session file.
     path: PathBuf,
+    /// The conversation in the file; `None` for its only one.
     name: Option<String>,
+    /// The number of entries to cover.
     cut: u64,
+    /// The budgets of the summaries in tokens.
     budgets: Vec<u64>,
 }
 
-/// A request that is being answered.
-struct Case {
+/// A request in progress.
+struct EvalCase {
+    /// The position of the request in the input.
     index: usize,
-    request: Request,
+    /// The request.
+    request: EvalRequest,
+    /// The number of entries covered so far.
     entries: u64,
-    ledger: Ledger,
-    selector: Selector,
+    /// The collector of facts.
+    collector: FactCollector,
+    /// The collector of lines to select from.
+    selector: TranscriptSelector,
 }
 
-/// Gives each conversation's entries to the cases about it.
-struct Reader {
-    format: Format,
+/// A sink that passes each entry of a conversation to the cases about it.
+struct EvalCaseReader {
+    /// The format of the file.
+    format: SessionFormat,
+    /// The thread of all events.
     thread_id: ThreadId,
+    /// The name of the present conversation.
     conversation: String,
-    cases: Vec<Case>,
+    /// The cases about the file.
+    cases: Vec<EvalCase>,
 }
 
-impl Sink for Reader {
-    fn begin(&mut self, conversation: &Conversation) -> Result<(), SinkError> {
+impl TranscriptSink for EvalCaseReader {
+    fn begin_conversation(&mut self, conversation: &ConversationInfo) -> Result<(), SinkError> {
         self.conversation.clone_from(&conversation.name);
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+    fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError> {
         let new = entry.into_event(self.format, Timestamp::UNIX_EPOCH)?;
         let mut event = Event {
             thread_id: self.thread_id,
@@ -65,40 +83,40 @@ impl Sink for Reader {
             if is_about && case.entries < case.request.cut {
                 case.entries += 1;
                 event.seq = case.entries;
-                let item = Item::from_event(&event);
-                case.ledger.push(&item);
-                case.selector.see(&item);
+                let item = TranscriptItem::from_event(&event);
+                case.collector.push(&item);
+                case.selector.visit(&item);
             }
         }
         Ok(())
     }
 
-    fn end(&mut self, _: &Conversation) -> Result<(), SinkError> {
+    fn end_conversation(&mut self, _: &ConversationInfo) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn problem(&mut self, problem: Problem) {
+    fn report_problem(&mut self, problem: TranscriptProblem) {
         eprintln!("{}: {}", problem.path.display(), problem.reason);
     }
 
-    fn progress(&mut self, _: u64) {}
+    fn report_progress(&mut self, _: u64) {}
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut by_path: BTreeMap<PathBuf, Vec<Case>> = BTreeMap::new();
+    let mut by_path: BTreeMap<PathBuf, Vec<EvalCase>> = BTreeMap::new();
     for (index, line) in std::io::stdin().lock().lines().enumerate() {
-        let request: Request = serde_json::from_str(&line?)?;
-        let selector = Selector::new(INPUT_TOKENS_MAX, None);
-        let case = Case { index, entries: 0, ledger: Ledger::default(), selector, request };
+        let request: EvalRequest = serde_json::from_str(&line?)?;
+        let selector = TranscriptSelector::new(INPUT_TOKENS_MAX, None);
+        let case = EvalCase { index, entries: 0, collector: FactCollector::default(), selector, request };
         by_path.entry(case.request.path.clone()).or_default().push(case);
     }
     let mut answers = BTreeMap::new();
     for (path, cases) in by_path {
-        let source = Source::file(&path);
-        let format = transcripts::detect(&source)?;
+        let source = TranscriptSource::from_file(&path);
+        let format = transcripts::detect_format(&source)?;
         let mut reader =
-            Reader { format, thread_id: ThreadId::generate(), conversation: String::new(), cases };
-        transcripts::read(&source, format, &mut reader)?;
+            EvalCaseReader { format, thread_id: ThreadId::generate(), conversation: String::new(), cases };
+        transcripts::read_conversations(&source, format, &mut reader)?;
         answers.extend(reader.cases.into_iter().map(|case| (case.index, answer(case))));
     }
     let mut out = std::io::stdout().lock();
@@ -108,13 +126,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn answer(case: Case) -> serde_json::Value {
-    let facts = case.ledger.finish();
+/// Returns the answer for a case whose entries have been read.
+fn answer(case: EvalCase) -> serde_json::Value {
+    let facts = case.collector.finish();
     let mut summaries = serde_json::Map::new();
     for budget in case.request.budgets {
-        let told = extract(&facts, None, budget);
-        summaries.insert(budget.to_string(), render::markdown(&told.title, &told.tldr, &told.body).into());
+        let summary = build_offline_summary(&facts, None, budget);
+        summaries.insert(
+            budget.to_string(),
+            render::render_markdown(&summary.title, &summary.tldr, &summary.body).into(),
+        );
     }
-    let selection = case.selector.finish(&facts, INPUT_TOKENS_MAX).text();
+    let selection = case.selector.select(&facts, INPUT_TOKENS_MAX).text();
     serde_json::json!({"entries": case.entries, "summaries": summaries, "selection": selection})
 }

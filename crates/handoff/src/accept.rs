@@ -1,44 +1,47 @@
-//! The acceptance service: what an accepted handoff does outside its parent's step (contract §7). One idempotent
-//! saga, keyed by the handoff's id: every part notices what was done before.
+//! The acceptance service: the effects of an accepted handoff (contract §7).
+//!
+//! Acceptance is an idempotent saga keyed by the handoff's id. Part one ([`accept_update`]) is committed together with the
+//! decision. Part two ([`Acceptance`]) is an activity that writes `agent.md`, outside the database. Each part checks the
+//! handoff's status first and does only what is missing, so it can be repeated after a crash.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, Store, ThreadPatch, Write};
-use memory::{AgentFile, Written};
+use memory::{AgentFile, BlockWrite};
 use protocol::event::body::{HandoffAccepted, HandoffExpired, HandoffSeeded, ThreadCreated};
 use protocol::{
     AssistantId, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, PendingActivity,
     Proposal, Thread, ThreadStatus,
 };
-use runtime::{Activity, Channels, Failure, FailureKind, Frame, Frames, Update};
+use runtime::{Activity, Channels, FailureKind, Frame, FrameSender, GraphUpdate, StepFailure};
 use serde_json::{Map, Value, json};
 
-use crate::lifecycle::log::Line;
-use crate::lifecycle::{Step, moved};
-use crate::mirror::{self, Mirror};
+use crate::lifecycle::log::HandoffLogLine;
+use crate::lifecycle::{HandoffAction, transition_write};
+use crate::mirror::{self, SummaryMirror};
 use crate::request::tool;
 
-/// The name the acceptance is stored under.
+/// The name of the activity in checkpoints.
 pub const ACCEPT_ACTIVITY: &str = "accept_handoff";
 
-/// Handoffs that are looked at first for the newest pending one.
-const NEWEST_FEW: usize = 8;
+/// The number of newest handoffs that the first query for a pending one reads. One of them is nearly always the result.
+const NEWEST_HANDOFFS_FIRST: usize = 8;
 
-/// Gives each assistant's `agent.md`, the same value every time.
+/// A function that returns the `agent.md` of an assistant, the same value at every call.
 pub type AgentFiles = dyn Fn(&AssistantId) -> Arc<AgentFile> + Send + Sync;
 
-/// Performs acceptances and keeps the managed block in step with the handoffs that are pending.
+/// The acceptance activity. It also keeps the managed block in `agent.md` consistent with the pending handoffs.
 #[derive(Clone)]
 pub struct Acceptance {
-    /// Where threads and handoffs are.
+    /// The store of threads and handoffs.
     pub store: Arc<dyn Store>,
-    /// Each assistant's `agent.md`: one value a file for as long as the process lives, because it watches the files
-    /// it replaced for what an editor still appends to them.
+    /// The `agent.md` of each assistant. There is one [`AgentFile`] for each file as long as the process lives, because
+    /// it watches the files it has replaced for text that an editor still appends to them.
     pub agent_md: Arc<AgentFiles>,
-    /// Where accepted summaries are copied to.
-    pub mirror: Mirror,
+    /// The export of accepted summaries to PostgreSQL.
+    pub mirror: SummaryMirror,
 }
 
 #[async_trait]
@@ -47,34 +50,38 @@ impl Activity for Acceptance {
         ACCEPT_ACTIVITY
     }
 
-    async fn perform(&self, args: &Value, frames: &Frames) -> Result<Update, Failure> {
-        let handoff_id = handoff_id(args)?;
+    async fn perform(&self, args: &Value, frames: &FrameSender) -> Result<GraphUpdate, StepFailure> {
+        let handoff_id = parse_handoff_id(args)?;
         let iteration = args.get("iteration").and_then(Value::as_u64).unwrap_or(0);
-        // Its row is in the outbox since the decision. Nothing here waits for it.
-        self.mirror.begin();
-        // A handoff whose record went with its threads has nothing left to do.
-        let Some(handoff) = self.store.handoff(handoff_id).await? else { return Ok(Update::default()) };
+        // The outbox item was committed with the decision. Sending it happens in the background.
+        self.mirror.send_pending();
+        // A handoff that was deleted with its threads has nothing left to do.
+        let Some(handoff) = self.store.handoff(handoff_id).await? else { return Ok(GraphUpdate::default()) };
         match handoff.status {
             HandoffStatus::Accepted => {
-                self.seed(&handoff, &self.proposal(handoff_id, iteration).await?, frames).await
+                self.seed_child(&handoff, &self.read_proposal(handoff_id, iteration).await?, frames).await
             }
             status => {
-                Line::Skipped(&format!("it is {} already", status.as_str()))
-                    .of(&handoff, self.accepted(&handoff).await?.as_ref());
-                Ok(Update::default())
+                HandoffLogLine::Skipped(&format!("its status is already {}", status.as_str()))
+                    .log(&handoff, self.accepted_proposal(&handoff).await?.as_ref());
+                Ok(GraphUpdate::default())
             }
         }
     }
 }
 
-/// Part one of the saga, durable together with the decision: the child, the marks on both threads, the status, the audit
-/// event, the outbox row.
-pub(crate) async fn accepted(
+/// Returns part one of the saga, which is committed together with the decision: the child thread, the handoff marks on
+/// both threads, the status, the audit event, the outbox item, and the activity that performs part two.
+///
+/// # Errors
+///
+/// When the handoff does not await a decision, or the journal cannot be read.
+pub(crate) async fn accept_update(
     store: &dyn Store,
     handoff: &Handoff,
     proposal: &Proposal,
     now: Timestamp,
-) -> Result<Update, Failure> {
+) -> Result<GraphUpdate, StepFailure> {
     let parent = handoff.parent_thread_id;
     let accepted = HandoffAccepted {
         handoff_id: handoff.handoff_id,
@@ -82,111 +89,127 @@ pub(crate) async fn accepted(
         summary_sha256: proposal.summary_sha256.clone(),
         child_thread_id: handoff.child_thread_id,
     };
-    let accepted = NewEvent::of(&accepted, now)?;
+    let accepted = NewEvent::from_body(&accepted, now)?;
     let origin = ThreadCreated::Handoff { handoff_id: handoff.handoff_id, parent_thread_id: parent };
-    let created = NewEvent::of(&origin, now)?;
+    let created = NewEvent::from_body(&origin, now)?;
     let patch = HandoffPatch {
         iteration: Some(proposal.iteration),
         accepted_sha256: Some(proposal.summary_sha256.clone()),
         ..HandoffPatch::default()
     };
     let writes = vec![
-        moved(handoff, Step::Accept, patch, now)?,
-        Write::CreateThread(child(handoff, proposal, now)?),
+        transition_write(handoff, HandoffAction::Accept, patch, now)?,
+        Write::CreateThread(child_thread(handoff, proposal, now)?),
         Write::Append { thread_id: handoff.child_thread_id, events: vec![created] },
         Write::UpdateThread { thread_id: parent, patch: parent_patch(store, handoff).await? },
-        mirror::enqueue(handoff, now, now),
+        mirror::enqueue_write(handoff, now, now),
     ];
     let args = json!({
         "handoff_id": handoff.handoff_id, "iteration": proposal.iteration,
         "summary_sha256": proposal.summary_sha256,
     });
     let activities = vec![PendingActivity { name: ACCEPT_ACTIVITY.to_owned(), args }];
-    Ok(Update { events: vec![accepted], writes, activities, ..Update::default() })
+    Ok(GraphUpdate { events: vec![accepted], writes, activities, ..GraphUpdate::default() })
 }
 
-/// A parent that waits for its own first turn as a child keeps its mark: its summary is still due.
-async fn parent_patch(store: &dyn Store, handoff: &Handoff) -> Result<ThreadPatch, Failure> {
+/// Returns the metadata change of the parent thread.
+///
+/// A parent that is itself a child waiting for its first turn keeps its own mark, because that mark is what gets its
+/// summary injected and cleared. Only `last_handoff` is set then.
+async fn parent_patch(store: &dyn Store, handoff: &Handoff) -> Result<ThreadPatch, StepFailure> {
     let parent = store.thread(handoff.parent_thread_id).await?;
-    let own = parent.and_then(|parent| parent.handoff());
-    let is_due =
-        own.is_some_and(|mark| mark.child_thread_id == handoff.parent_thread_id && mark.cleanup_required);
+    let own_mark = parent.and_then(|parent| parent.handoff_mark());
+    let is_cleanup_due = own_mark
+        .is_some_and(|mark| mark.child_thread_id == handoff.parent_thread_id && mark.cleanup_required);
     let last = json!({"handoff_id": handoff.handoff_id, "child_thread_id": handoff.child_thread_id});
     let mut metadata = Map::from_iter([(HandoffMark::LAST_KEY.to_owned(), last)]);
-    if !is_due {
-        metadata.insert(HandoffMark::KEY.to_owned(), serde_json::to_value(mark(handoff))?);
+    if !is_cleanup_due {
+        metadata.insert(HandoffMark::KEY.to_owned(), serde_json::to_value(parent_mark(handoff))?);
     }
     Ok(ThreadPatch { metadata, ..ThreadPatch::default() })
 }
 
 impl Acceptance {
-    /// Part two: the block, then the status. A file that cannot be written does not undo the acceptance: the child
-    /// gets its summary from the handoff's row, and the failure is shown and kept.
-    async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<Update, Failure> {
+    /// Performs part two: writes the managed block, then returns the update that sets the status to `seeded`.
+    ///
+    /// A file that cannot be written does not undo the acceptance. The child gets its summary from the handoff's row, and
+    /// the failure is shown, logged, and stored in the event and the row.
+    async fn seed_child(
+        &self,
+        handoff: &Handoff,
+        proposal: &Proposal,
+        frames: &FrameSender,
+    ) -> Result<GraphUpdate, StepFailure> {
         let file = (self.agent_md)(&handoff.assistant_id);
         let path = file.path().to_owned();
-        let written = match self.is_shown(handoff).await? {
+        let written = match self.is_newest_pending(handoff).await? {
             true => write_block(file, proposal.summary_md.clone()).await.map(|written| written.repair),
             false => Ok(None),
         };
         if let Ok(Some(repair)) = &written {
             let backup = repair.backup.display();
-            let text =
-                format!("The block's markers in agent.md were put in order; the file as it was is {backup}.");
+            let text = format!(
+                "The markers of the block in agent.md were repaired. The file before the repair is {backup}."
+            );
             frames.send(Frame::Notice { text });
         }
         if let Err(problem) = &written {
-            Line::NotSeeded(problem).of(handoff, Some(proposal));
+            HandoffLogLine::NotSeeded(problem).log(handoff, Some(proposal));
             frames.send(Frame::Notice {
                 text: format!(
-                    "{problem}. The new thread has its summary all the same; `segue doctor` tells more."
+                    "{problem}. The new thread still gets its summary. Run `segue doctor` for details."
                 ),
             });
         }
         let now = Timestamp::now();
         let note = written.err();
         let seeded = HandoffSeeded { handoff_id: handoff.handoff_id, file: path, error: note.clone() };
-        let events = vec![NewEvent::of(&seeded, now)?];
+        let events = vec![NewEvent::from_body(&seeded, now)?];
         let patch = HandoffPatch { note, ..HandoffPatch::default() };
-        let writes = vec![moved(handoff, Step::Seed, patch, now)?];
-        Line::Succeeded.of(handoff, Some(proposal));
-        Ok(Update { events, writes, ..Update::default() })
+        let writes = vec![transition_write(handoff, HandoffAction::Seed, patch, now)?];
+        HandoffLogLine::Succeeded.log(handoff, Some(proposal));
+        Ok(GraphUpdate { events, writes, ..GraphUpdate::default() })
     }
 
-    /// Makes the block of `handoff` go away: the file then shows the newest other pending summary of the
-    /// assistant, or the placeholder. A block that shows something else is left alone.
+    /// Removes the summary of `handoff` from the managed block in `agent.md`. The block then holds the newest other
+    /// pending summary of the assistant, or the placeholder. A block that holds another text is not changed.
     ///
     /// # Errors
+    ///
     /// One line that says what could not be read or written.
-    pub async fn withdraw(&self, handoff: &Handoff) -> Result<(), String> {
+    pub async fn withdraw_block(&self, handoff: &Handoff) -> Result<(), String> {
         let failed = |error: journal::Error| error.to_string();
-        let own = self.accepted(handoff).await.map_err(failed)?;
-        let other = match self.newest_other(handoff).await.map_err(failed)? {
-            Some(other) => self.accepted(&other).await.map_err(failed)?,
+        let own = self.accepted_proposal(handoff).await.map_err(failed)?;
+        let other = match self.newest_other_pending(handoff).await.map_err(failed)? {
+            Some(other) => self.accepted_proposal(&other).await.map_err(failed)?,
             None => None,
         };
         let file = (self.agent_md)(&handoff.assistant_id);
         let Some(own) = own else { return Ok(()) };
         let now = Timestamp::now();
-        blocking(move || match other {
-            Some(other) => file.swap_block(&own.summary_md, &other.summary_md, now),
+        run_blocking(move || match other {
+            Some(other) => file.compare_and_swap_block(&own.summary_md, &other.summary_md, now),
             None => file.clear_block(&own.summary_md, now),
         })
         .await
         .map(drop)
     }
 
-    /// Returns the summary that was accepted; `None` before that.
-    pub async fn accepted(&self, handoff: &Handoff) -> journal::Result<Option<Proposal>> {
+    /// Returns the accepted proposal of `handoff`; `None` when it is not accepted.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub async fn accepted_proposal(&self, handoff: &Handoff) -> journal::Result<Option<Proposal>> {
         let Some(sha256) = &handoff.accepted_sha256 else { return Ok(None) };
         let proposals = self.store.proposals(handoff.handoff_id).await?;
         Ok(proposals.into_iter().find(|proposal| proposal.summary_sha256 == *sha256))
     }
 
-    /// Returns the newest other handoff of the assistant whose child waits for its first turn.
-    async fn newest_other(&self, handoff: &Handoff) -> journal::Result<Option<Handoff>> {
-        // Nearly always one of the newest few is it; only when none is are all of them looked at.
-        for limit in [Some(NEWEST_FEW), None] {
+    /// Returns the newest handoff of the same assistant, other than `handoff`, whose child waits for its first turn.
+    async fn newest_other_pending(&self, handoff: &Handoff) -> journal::Result<Option<Handoff>> {
+        // The result is nearly always among the newest few handoffs; all of them are read only when it is not.
+        for limit in [Some(NEWEST_HANDOFFS_FIRST), None] {
             let filter = HandoffFilter {
                 assistant_id: Some(handoff.assistant_id.clone()),
                 statuses: vec![HandoffStatus::Seeded],
@@ -202,48 +225,66 @@ impl Acceptance {
         Ok(None)
     }
 
-    /// Returns whether the file shall show this handoff: its child is there and waits, and none was asked for later.
-    /// That is so when it was just accepted, and not always when an acceptance is finished after a crash.
-    async fn is_shown(&self, handoff: &Handoff) -> journal::Result<bool> {
-        let newer = self.newest_other(handoff).await?.filter(|other| other.created_at > handoff.created_at);
+    /// Returns whether the block has to hold the summary of this handoff: its child waits for its first turn, and no
+    /// pending handoff of the assistant was requested later.
+    ///
+    /// This is true right after an acceptance, but it may be false when an acceptance is completed after a crash.
+    async fn is_newest_pending(&self, handoff: &Handoff) -> journal::Result<bool> {
+        let newer =
+            self.newest_other_pending(handoff).await?.filter(|other| other.created_at > handoff.created_at);
         Ok(newer.is_none() && self.is_pending(handoff).await?)
     }
 
+    /// Returns whether the child of `handoff` exists and waits for its first turn.
     async fn is_pending(&self, handoff: &Handoff) -> journal::Result<bool> {
         let child = self.store.thread(handoff.child_thread_id).await?;
-        let mark = child.and_then(|child| child.handoff());
+        let mark = child.and_then(|child| child.handoff_mark());
         Ok(mark.is_some_and(|mark| mark.handoff_id == handoff.handoff_id && mark.pending))
     }
 
-    async fn proposal(&self, handoff_id: HandoffId, iteration: u64) -> Result<Proposal, Failure> {
+    /// Returns the stored proposal of that iteration.
+    async fn read_proposal(&self, handoff_id: HandoffId, iteration: u64) -> Result<Proposal, StepFailure> {
         let proposals = self.store.proposals(handoff_id).await?;
-        let found = proposals.into_iter().find(|proposal| u64::from(proposal.iteration) == iteration);
-        found.ok_or_else(|| {
-            Failure::new(FailureKind::Internal, format!("find proposal {iteration} of handoff {handoff_id}"))
+        let proposal = proposals.into_iter().find(|proposal| u64::from(proposal.iteration) == iteration);
+        proposal.ok_or_else(|| {
+            StepFailure::new(
+                FailureKind::Internal,
+                format!("find proposal {iteration} of handoff {handoff_id}"),
+            )
         })
     }
 }
 
-pub(crate) fn handoff_id(args: &Value) -> Result<HandoffId, Failure> {
+/// Returns the `handoff_id` in the arguments of an activity.
+///
+/// # Errors
+///
+/// When it is missing or is not a handoff's id.
+pub(crate) fn parse_handoff_id(args: &Value) -> Result<HandoffId, StepFailure> {
     let text = args.get("handoff_id").and_then(Value::as_str).unwrap_or_default();
-    text.parse().map_err(|error| Failure::new(FailureKind::Internal, format!("read an activity: {error}")))
+    text.parse()
+        .map_err(|error| StepFailure::new(FailureKind::Internal, format!("read an activity: {error}")))
 }
 
-async fn write_block(file: Arc<AgentFile>, summary: String) -> Result<Written, String> {
-    blocking(move || file.write_block(&summary, Timestamp::now())).await
+/// Writes `summary` into the managed block, on a thread for blocking work.
+async fn write_block(file: Arc<AgentFile>, summary: String) -> Result<BlockWrite, String> {
+    run_blocking(move || file.write_block(&summary, Timestamp::now())).await
 }
 
-async fn blocking<T: Send + 'static>(
+/// Runs `work` on Tokio's pool for blocking work and returns its error as one line. Once started, the work runs to its
+/// end, even if the future is dropped.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, memory::Error> + Send + 'static,
 ) -> Result<T, String> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(|error| error.to_string()),
-        Err(_) => Err("write the summary block: the writer stopped".to_owned()),
+        Err(_) => Err("write the summary block: the writing thread panicked".to_owned()),
     }
 }
 
-fn child(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Thread, serde_json::Error> {
-    let pending = HandoffMark { pending: true, cleanup_required: true, ..mark(handoff) };
+/// Returns the child thread: blank, named after the summary's title, and marked as waiting for its first turn.
+fn child_thread(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Thread, serde_json::Error> {
+    let pending = HandoffMark { pending: true, cleanup_required: true, ..parent_mark(handoff) };
     let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), serde_json::to_value(pending)?)]);
     Ok(Thread {
         thread_id: handoff.child_thread_id,
@@ -259,11 +300,11 @@ fn child(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Threa
         created_at: now,
         updated_at: now,
     }
-    .stamped())
+    .with_assistant_metadata())
 }
 
-/// The mark as the parent carries it: nothing of it is due there.
-fn mark(handoff: &Handoff) -> HandoffMark {
+/// Returns the handoff mark of the parent thread, for which nothing is pending.
+fn parent_mark(handoff: &Handoff) -> HandoffMark {
     HandoffMark {
         handoff_id: handoff.handoff_id,
         source_thread_id: handoff.parent_thread_id,
@@ -275,40 +316,48 @@ fn mark(handoff: &Handoff) -> HandoffMark {
     }
 }
 
-/// Returns the writes that give up a handoff nobody can answer any more, because the thread was taken back to before
-/// it was asked about.
-pub fn rewound(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
-    expire(handoff, "the thread was rewound to before it", at).into_iter().collect()
+/// Returns the writes that expire a pending handoff because its thread was rewound to a point before the request, so that
+/// nobody can decide about it any more.
+pub fn rewind_writes(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
+    expire_write(handoff, "the thread was rewound to a point before it", at).into_iter().collect()
 }
 
-/// Returns the writes that give up a handoff nobody decided, in a thread with these channels.
-pub fn expired(
+/// Returns the writes that expire a handoff nobody decided about. `channels` is the state of the parent thread; a tool
+/// call that waits there gets its result.
+///
+/// # Errors
+///
+/// When an event cannot be serialized.
+pub fn expiry_writes(
     handoff: &Handoff,
     channels: &Channels,
     at: Timestamp,
 ) -> Result<Vec<Write>, serde_json::Error> {
-    let mut events = vec![NewEvent::of(&HandoffExpired { handoff_id: handoff.handoff_id }, at)?];
-    events.extend(tool::unanswered(channels, at)?);
+    let mut events = vec![NewEvent::from_body(&HandoffExpired { handoff_id: handoff.handoff_id }, at)?];
+    events.extend(tool::expired_call_result(channels, at)?);
     let append = Write::Append { thread_id: handoff.parent_thread_id, events };
-    Ok(expire(handoff, UNDECIDED, at).into_iter().chain([append]).collect())
+    Ok(expire_write(handoff, UNDECIDED_NOTE, at).into_iter().chain([append]).collect())
 }
 
-/// Why a handoff is given up that waited for too long.
-pub const UNDECIDED: &str = "nobody decided";
+/// The note of a handoff that expired because nobody decided about it in time.
+pub const UNDECIDED_NOTE: &str = "nobody decided";
 
-fn expire(handoff: &Handoff, why: &str, at: Timestamp) -> Option<Write> {
-    let patch = HandoffPatch { note: Some(why.to_owned()), ..HandoffPatch::default() };
-    moved(handoff, Step::Expire, patch, at).ok()
+/// Returns the write that expires `handoff`; `None` when its status does not allow that.
+fn expire_write(handoff: &Handoff, reason: &str, at: Timestamp) -> Option<Write> {
+    let patch = HandoffPatch { note: Some(reason.to_owned()), ..HandoffPatch::default() };
+    transition_write(handoff, HandoffAction::Expire, patch, at).ok()
 }
 
-/// Returns the writes that end an accepted handoff whose child goes away.
-pub fn settled(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
+/// Returns the writes that complete an accepted handoff whose child thread is being deleted: its status becomes `cleaned`
+/// by way of `seeded`. They belong in the transaction of the deletion. The list is empty for any other status.
+pub fn child_deletion_writes(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
     let patch = HandoffPatch { note: Some("the child was deleted".to_owned()), ..HandoffPatch::default() };
     let mut handoff = handoff.clone();
     let mut writes = Vec::new();
-    for step in [Step::Seed, Step::Clean] {
-        if let Ok(write) = moved(&handoff, step, patch.clone(), at) {
-            handoff.status = if step == Step::Seed { HandoffStatus::Seeded } else { HandoffStatus::Cleaned };
+    for step in [HandoffAction::Seed, HandoffAction::Clean] {
+        if let Ok(write) = transition_write(&handoff, step, patch.clone(), at) {
+            handoff.status =
+                if step == HandoffAction::Seed { HandoffStatus::Seeded } else { HandoffStatus::Cleaned };
             writes.push(write);
         }
     }

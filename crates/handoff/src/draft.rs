@@ -1,5 +1,7 @@
-//! Drafting with a model: the prompt, the one call, and reading the answer. What the model gets to see is selected
-//! elsewhere; what its answer names is checked elsewhere.
+//! Drafting with a model: the prompt, the model call, and parsing the answer.
+//!
+//! The transcript in the prompt is selected in [`crate::summary::select`]; the names in the answer are checked in
+//! [`crate::summary::ground`].
 
 pub(crate) mod summarization;
 pub(crate) mod trace;
@@ -9,9 +11,9 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use minijinja::{Environment, UndefinedBehavior};
-use model::{ChatModel, ChatRequest, Part, inert};
+use model::{AnswerPart, ChatModel, ChatRequest, untrusted_text};
 use protocol::message::StopReason;
-use protocol::{AiMessage, ItemKind, Message, Seq, SummaryItem};
+use protocol::{AiMessage, Message, Seq, SummaryItem, SummaryItemKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -20,63 +22,87 @@ use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GR
 use crate::summary::render;
 use facts::redact;
 
+/// The template of the system prompt.
 const INSTRUCTIONS: &str = include_str!("draft/prompts/draft.md");
+/// The template of the message that holds the transcript.
 const INPUT: &str = include_str!("draft/prompts/draft_input.md");
 
-/// Tokens of the answer a model may use for a draft beyond the summary itself: JSON, refs and some reasoning.
+/// The output tokens a model may use for a draft in addition to the summary's own budget: for JSON syntax, refs and some
+/// reasoning.
 const ANSWER_TOKENS_SPARE: u64 = 3_000;
 
-/// What the drafting prompt is filled with.
+/// The placeholders of the drafting prompt.
+///
+/// `facts`, `summary_so_far`, `requests` and `conversation` come from a selection, which has neutralized them already. The
+/// other texts are neutralized by [`render_prompt`].
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct DraftInput {
+    /// The purpose of the child thread.
     pub(crate) goal: Option<String>,
-    /// Escaped, as the next three are.
+    /// The facts of the covered messages, one a line.
     pub(crate) facts: String,
+    /// The summaries the covered thread began with or was imported with.
     pub(crate) summary_so_far: String,
+    /// The requests that are always selected, one a line.
     pub(crate) requests: String,
+    /// The selected transcript, one line for each event.
     pub(crate) conversation: String,
+    /// The Markdown of the proposal that the feedback is about.
     pub(crate) previous_summary: Option<String>,
+    /// The feedback that this draft has to follow.
     pub(crate) feedback: Option<String>,
-    /// The feedback before it, one a line.
+    /// The feedback of earlier refinements, one a line.
     pub(crate) earlier_feedback: Option<String>,
+    /// The budget of the rendered summary in tokens.
     pub(crate) max_summary_tokens: u64,
 }
 
-/// What a model wrote.
+/// A draft that a model wrote. It satisfies the limits of a summary; its names are not checked yet.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Drafted {
+pub(crate) struct ModelDraft {
+    /// The title, on one line.
     pub(crate) title: String,
+    /// The TL;DR, on one line.
     pub(crate) tldr: String,
+    /// The items, in the order of their kinds.
     pub(crate) body: Vec<SummaryItem>,
+    /// The model's message, for its usage.
     pub(crate) answer: AiMessage,
 }
 
-/// Why there is no draft.
+/// A failure to draft with a model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DraftError {
+    /// The model call failed.
     #[error(transparent)]
     Model(#[from] model::Error),
+    /// The answer is not a usable summary, for this reason.
     #[error("read the draft: {0}")]
     Unusable(String),
+    /// The prompt template could not be rendered.
     #[error("fill the drafting prompt: {0}")]
     Prompt(#[from] minijinja::Error),
+    /// The event about the call could not be serialized.
     #[error("write the record of the call: {0}")]
     Record(#[from] serde_json::Error),
+    /// The person stopped the draft.
     #[error("the person stopped the draft")]
     Stopped,
 }
 
+// The docs of the next three types are part of the JSON schema that the provider gets, so they are part of the prompt.
+
 /// The shape a model is asked to answer in.
 #[derive(Deserialize, JsonSchema)]
-struct Answer {
+struct DraftAnswer {
     title: String,
     tldr: String,
-    body: Vec<AnswerItem>,
+    body: Vec<DraftAnswerItem>,
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct AnswerItem {
-    kind: AnswerKind,
+struct DraftAnswerItem {
+    kind: DraftAnswerItemKind,
     text: String,
     #[serde(default)]
     refs: Vec<Seq>,
@@ -84,7 +110,7 @@ struct AnswerItem {
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum AnswerKind {
+enum DraftAnswerItemKind {
     Objective,
     Progress,
     Decision,
@@ -93,53 +119,64 @@ enum AnswerKind {
     Artifact,
 }
 
-/// Asks the model for a draft: one call, whatever comes of it.
-pub(crate) async fn draft(
+/// Requests a draft from the model with exactly one call; a failure is not retried here.
+///
+/// Cancelling `cancel` drops the answer stream, which aborts the call.
+///
+/// # Errors
+///
+/// [`DraftError`]: the call failed or was stopped, or the answer is not a usable summary.
+pub(crate) async fn request_draft(
     model: &Arc<dyn ChatModel>,
     input: &DraftInput,
     cancel: &CancellationToken,
-) -> Result<Drafted, DraftError> {
-    let (instructions, text) = prompt(input)?;
+) -> Result<ModelDraft, DraftError> {
+    let (instructions, text) = render_prompt(input)?;
     let request = ChatRequest {
         system: vec![instructions],
         messages: Arc::new(vec![Message::human(text)]),
         max_output_tokens: Some(input.max_summary_tokens + ANSWER_TOKENS_SPARE),
-        answer_schema: Some(schemars::schema_for!(Answer).to_value()),
+        answer_schema: Some(schemars::schema_for!(DraftAnswer).to_value()),
         ..ChatRequest::default()
     };
     let answer = tokio::select! {
-        answer = whole(model, &request) => answer?,
+        answer = read_complete_answer(model, &request) => answer?,
         () = cancel.cancelled() => return Err(DraftError::Stopped),
     };
-    read(answer)
+    parse_draft(answer)
 }
 
-async fn whole(model: &Arc<dyn ChatModel>, request: &ChatRequest) -> model::Result<AiMessage> {
+/// Calls the model, discards the streamed deltas and returns the complete answer.
+async fn read_complete_answer(model: &Arc<dyn ChatModel>, request: &ChatRequest) -> model::Result<AiMessage> {
     let mut parts = model.stream(request).await?;
     while let Some(part) = parts.next().await {
-        if let Part::Done(answer) = part? {
+        if let AnswerPart::Done(answer) = part? {
             return Ok(answer);
         }
     }
-    Err(model::Error::Broken {
+    Err(model::Error::MalformedAnswer {
         model: model.name().clone(),
         reason: "the stream ended without an answer".to_owned(),
     })
 }
 
-/// Returns the instructions and the input of the drafting prompt.
-pub(crate) fn prompt(input: &DraftInput) -> Result<(String, String), minijinja::Error> {
+/// Returns the rendered system prompt and the rendered input message.
+///
+/// # Errors
+///
+/// When a template has an error or a placeholder without a field.
+pub(crate) fn render_prompt(input: &DraftInput) -> Result<(String, String), minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let fields = DraftInput {
-        goal: input.goal.as_deref().map(inert::text),
+        goal: input.goal.as_deref().map(untrusted_text::neutralize),
         facts: input.facts.clone(),
         summary_so_far: input.summary_so_far.clone(),
         requests: input.requests.clone(),
         conversation: input.conversation.clone(),
-        previous_summary: input.previous_summary.as_deref().map(inert::text),
-        feedback: input.feedback.as_deref().map(inert::text),
-        earlier_feedback: input.earlier_feedback.as_deref().map(inert::text),
+        previous_summary: input.previous_summary.as_deref().map(untrusted_text::neutralize),
+        feedback: input.feedback.as_deref().map(untrusted_text::neutralize),
+        earlier_feedback: input.earlier_feedback.as_deref().map(untrusted_text::neutralize),
         max_summary_tokens: input.max_summary_tokens,
     };
     let fields = minijinja::Value::from(minijinja::value::Serde(&fields));
@@ -148,13 +185,18 @@ pub(crate) fn prompt(input: &DraftInput) -> Result<(String, String), minijinja::
     Ok((instructions, text))
 }
 
-/// Returns the hash of the prompt files, for the record of a call.
+/// Returns the hash of both prompt templates. The event about a call carries it, so that drafts can be compared by prompt.
 pub(crate) fn prompt_sha256() -> String {
     protocol::sha256_hex(format!("{INSTRUCTIONS}\n{INPUT}"))
 }
 
-/// Reads an answer: strictly, then once more after the repairs that need no guess, such as a code fence around it.
-fn read(answer: AiMessage) -> Result<Drafted, DraftError> {
+/// Parses an answer: first strictly, then once more after the one repair that needs no guess, which takes the outermost
+/// JSON object out of surrounding text such as a code fence.
+///
+/// # Errors
+///
+/// [`DraftError::Unusable`] for an answer that is empty, cut off, refused, not JSON of the schema, or below the limits.
+fn parse_draft(answer: AiMessage) -> Result<ModelDraft, DraftError> {
     let text = Message::Ai(answer.clone()).text();
     match answer.stop {
         Some(StopReason::MaxTokens) => return Err(DraftError::Unusable("it was cut off".to_owned())),
@@ -170,12 +212,13 @@ fn read(answer: AiMessage) -> Result<Drafted, DraftError> {
         return Err(DraftError::Unusable("it was cut off".to_owned()));
     }
     let parsed =
-        serde_json::from_str::<Answer>(&text).or_else(|_| serde_json::from_str(outermost_object(&text)));
+        serde_json::from_str::<DraftAnswer>(&text).or_else(|_| serde_json::from_str(outermost_object(&text)));
     let parsed =
         parsed.map_err(|error| DraftError::Unusable(format!("it is not the JSON asked for: {error}")))?;
-    check(parsed, answer)
+    validate_draft(parsed, answer)
 }
 
+/// Returns the text from the first `{` to the last `}`, or the whole text when it has no such pair.
 fn outermost_object(text: &str) -> &str {
     match (text.find('{'), text.rfind('}')) {
         (Some(start), Some(end)) if start < end => &text[start..=end],
@@ -183,15 +226,16 @@ fn outermost_object(text: &str) -> &str {
     }
 }
 
-fn check(parsed: Answer, answer: AiMessage) -> Result<Drafted, DraftError> {
-    let line = |text: &str| redact(&render::line(text)).into_owned();
+/// Normalizes, redacts and truncates a parsed answer, and checks that it has a title, a TL;DR and enough items.
+fn validate_draft(parsed: DraftAnswer, answer: AiMessage) -> Result<ModelDraft, DraftError> {
+    let line = |text: &str| redact(&render::normalize_line(text)).into_owned();
     let title = model::tokens::truncate_graphemes(&line(&parsed.title), TITLE_GRAPHEMES_MAX).to_owned();
     let tldr = model::tokens::truncate_graphemes(&line(&parsed.tldr), TLDR_GRAPHEMES_MAX).to_owned();
     let mut body: Vec<SummaryItem> = parsed
         .body
         .into_iter()
         .map(|item| SummaryItem {
-            kind: kind(item.kind),
+            kind: item_kind(item.kind),
             text: line(&item.text),
             refs: item.refs,
             verified: true,
@@ -205,22 +249,23 @@ fn check(parsed: Answer, answer: AiMessage) -> Result<Drafted, DraftError> {
         return Err(DraftError::Unusable("its TL;DR only repeats its title".to_owned()));
     }
     if title.is_empty() || tldr.is_empty() || body.len() < BODY_ITEMS_MIN {
-        let found = body.len();
+        let count = body.len();
         return Err(DraftError::Unusable(format!(
-            "it lacks a title, a TL;DR or items ({found} of at least {BODY_ITEMS_MIN})"
+            "it lacks a title, a TL;DR or items ({count} of at least {BODY_ITEMS_MIN})"
         )));
     }
-    Ok(Drafted { title, tldr, body, answer })
+    Ok(ModelDraft { title, tldr, body, answer })
 }
 
-const fn kind(kind: AnswerKind) -> ItemKind {
+/// Returns the stored kind of an item's kind in an answer.
+const fn item_kind(kind: DraftAnswerItemKind) -> SummaryItemKind {
     match kind {
-        AnswerKind::Objective => ItemKind::Objective,
-        AnswerKind::Progress => ItemKind::Progress,
-        AnswerKind::Decision => ItemKind::Decision,
-        AnswerKind::NextStep => ItemKind::NextStep,
-        AnswerKind::Blocker => ItemKind::Blocker,
-        AnswerKind::Artifact => ItemKind::Artifact,
+        DraftAnswerItemKind::Objective => SummaryItemKind::Objective,
+        DraftAnswerItemKind::Progress => SummaryItemKind::Progress,
+        DraftAnswerItemKind::Decision => SummaryItemKind::Decision,
+        DraftAnswerItemKind::NextStep => SummaryItemKind::NextStep,
+        DraftAnswerItemKind::Blocker => SummaryItemKind::Blocker,
+        DraftAnswerItemKind::Artifact => SummaryItemKind::Artifact,
     }
 }
 
@@ -245,8 +290,8 @@ mod tests {
     }
 
     #[test]
-    fn the_drafting_prompt_is_what_was_reviewed() {
-        let (instructions, text) = prompt(&input()).unwrap();
+    fn the_drafting_prompt_matches_its_reviewed_snapshot() {
+        let (instructions, text) = render_prompt(&input()).unwrap();
         insta::assert_snapshot!("draft_instructions", instructions);
         insta::assert_snapshot!("draft_input_refined", text);
         let first = DraftInput {
@@ -256,11 +301,11 @@ mod tests {
             earlier_feedback: None,
             ..input()
         };
-        insta::assert_snapshot!("draft_input_first", prompt(&first).unwrap().1);
+        insta::assert_snapshot!("draft_input_first", render_prompt(&first).unwrap().1);
     }
 
     #[test]
-    fn every_placeholder_has_a_field_and_every_field_a_placeholder() {
+    fn every_placeholder_has_a_field_and_every_field_has_a_placeholder() {
         let environment = Environment::new();
         let mut used: Vec<String> = [INSTRUCTIONS, INPUT]
             .iter()
@@ -276,18 +321,21 @@ mod tests {
 
     #[test]
     fn l14_text_in_the_prompt_cannot_close_a_delimiter() {
-        let (_, text) = prompt(&input()).unwrap();
+        let (_, text) = render_prompt(&input()).unwrap();
         assert_eq!(text.matches("</previous_summary>").count(), 1);
         assert_eq!(text.matches("</earlier_feedback>").count(), 1);
     }
 
     fn check_answer(text: &str, usable: bool) {
-        let read = read(AiMessage { content: vec![protocol::Block::text(text)], ..AiMessage::default() });
+        let read = parse_draft(AiMessage {
+            content: vec![protocol::ContentBlock::text(text)],
+            ..AiMessage::default()
+        });
         assert_eq!(read.is_ok(), usable, "{text}: {read:?}");
     }
 
     #[test]
-    fn m4_only_the_answer_asked_for_is_a_draft() {
+    fn m4_only_an_answer_that_matches_the_schema_is_a_draft() {
         let good = r#"{"title":"T","tldr":"L","body":[{"kind":"progress","text":"b"},{"kind":"objective","text":"a"},{"kind":"artifact","text":"c","refs":[4]}]}"#;
         check_answer(good, true);
         check_answer(&format!("```json\n{good}\n```"), true);
@@ -304,8 +352,11 @@ mod tests {
     #[test]
     fn g6_items_come_in_the_order_of_their_kinds() {
         let text = r#"{"title":"T","tldr":"L","body":[{"kind":"artifact","text":"c"},{"kind":"objective","text":"a"},{"kind":"progress","text":"b"}]}"#;
-        let drafted =
-            read(AiMessage { content: vec![protocol::Block::text(text)], ..AiMessage::default() }).unwrap();
+        let drafted = parse_draft(AiMessage {
+            content: vec![protocol::ContentBlock::text(text)],
+            ..AiMessage::default()
+        })
+        .unwrap();
         let texts: Vec<&str> = drafted.body.iter().map(|item| item.text.as_str()).collect();
         assert_eq!(texts, ["a", "b", "c"]);
     }

@@ -1,4 +1,20 @@
-//! Moving to a child thread: request, select, draft, ground, propose, accept, cleanup; and the mirror of what was accepted.
+//! Handoffs: continuing the work of a parent thread in a new, blank child thread that starts with a reviewed summary.
+//!
+//! The stages of a handoff, each with its module:
+//!
+//! 1. **Request** (`request`): a person or the agent requests a handoff; its row and its events are written.
+//! 2. **Draft** (`draft`): the thread is read from the journal, a transcript is selected within a token budget, and a
+//!    model drafts the summary. Without a model, or when it fails, the offline summary takes its place.
+//! 3. **Ground** (`summary::ground`): names in the summary that the covered messages do not contain mark their item as
+//!    unverified.
+//! 4. **Review** (`review`): the stored proposal is shown to a person, who accepts, edits, refines or declines it.
+//! 5. **Accept** (`accept`): the child thread is created and the managed block in `agent.md` is written.
+//! 6. **Clean up** (`cleanup`): the block is cleared after the child's first complete turn.
+//! 7. **Export** ([`mirror`]): accepted summaries are copied to a PostgreSQL table.
+//!
+//! `state` holds the state machine of the parent thread's graph, `lifecycle` the one of the handoff's row.
+//!
+//! This crate has no terminal or HTTP code, and it does not summarize a thread in place: that is compaction.
 
 mod accept;
 mod cleanup;
@@ -12,24 +28,31 @@ mod state;
 mod summary;
 mod transcript;
 
-pub use accept::{Acceptance, AgentFiles, UNDECIDED, expired, rewound, settled};
+pub use accept::{
+    Acceptance, AgentFiles, UNDECIDED_NOTE, child_deletion_writes, expiry_writes, rewind_writes,
+};
 pub use cleanup::{
-    BlockClearing, HandoffCleanup, MarkFirstTurn, after_turn, should_cleanup_handoff, turn_channels,
+    ClearBlockActivity, HandoffCleanup, MarkFirstTurn, route_after_turn, should_cleanup_handoff,
+    turn_channels,
 };
 pub use draft::summarization::{
-    Drafting, EXTRACTIVE, HandoffSummarization, OpenModel, after_decision, after_draft, entry,
+    DraftSettings, HandoffSummarization, OFFLINE_SUMMARY_MODEL, OpenModel, route_after_decision,
+    route_after_draft, route_entry,
 };
-pub use draft::window::folds::Folds;
-pub use request::propose::{Due, due as proposal_due};
+pub use draft::window::scan_cache::ThreadScanCache;
+pub use request::propose::{ProposalTiming, proposal_timing};
 pub use request::tool::{
-    HandoffResult, HandoffTool, REQUEST_HANDOFF, after_result, asked_by_agent, left_waiting, pending,
+    HandoffResult, HandoffTool, REQUEST_HANDOFF, find_pending_handoff, is_requested_by_agent,
+    route_after_result, unresolved_call_result,
 };
-pub use request::{Options, Request, is_blank, requested_key, restart, start};
-pub use review::approval::{HandoffApproval, put_aside};
-pub use summary::coverage::{Counts, CoverageBuilder, Reach, counts};
-pub use summary::extract::{Extract, extract};
-pub use summary::ground::Grounding;
-pub use summary::render::{self, fit, render};
-pub use summary::select::{Selection, Selector};
-pub use summary::statistics::{Counted, Figures, Statistics};
-pub use transcript::{TOLD_TYPES, as_messages, editable, name_assistant};
+pub use request::{
+    HandoffOptions, PreparedHandoffRequest, handoff_run_restart, handoff_run_start, is_blank, requested_key,
+};
+pub use review::approval::{HandoffApproval, dismiss_handoff};
+pub use summary::coverage::{CoverageBuilder, CoverageClass, CoverageCounts, count_coverage};
+pub use summary::ground::GroundingCheck;
+pub use summary::offline_summary::{OfflineSummary, build_offline_summary};
+pub use summary::render::{self, fit_summary, render_summary};
+pub use summary::select::{TranscriptSelection, TranscriptSelector};
+pub use summary::statistics::{HandoffSample, HandoffStatistics, OutcomeStatistics};
+pub use transcript::{QUESTION_EVENT_TYPES, editable_args, handoff_messages, show_assistant_name};

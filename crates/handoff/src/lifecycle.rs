@@ -1,78 +1,88 @@
-//! The lifecycle of a handoff: which status may follow which, and the write that moves one. The journal moves it, with the
-//! status it must come from.
+//! The lifecycle of a handoff's row: the state machine over [`HandoffStatus`] (contract §2), and the write that performs
+//! a transition.
+//!
+//! [`next_status`] is the only place that decides which status may follow which. The write names the status it expects,
+//! so the journal refuses it when another process has changed the row meanwhile.
 
 pub(crate) mod log;
 
 use jiff::Timestamp;
 use journal::{HandoffPatch, Write};
 use protocol::{Handoff, HandoffStatus};
-use runtime::{Failure, FailureKind};
+use runtime::{FailureKind, StepFailure};
 
-/// What can happen to a handoff.
+/// An action that changes the status of a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Drafting begins, of the first proposal or of a refined one.
+pub enum HandoffAction {
+    /// Starts drafting the first proposal or another one.
     Draft,
-    /// A proposal is stored.
+    /// Stores a proposal and awaits a decision about it.
     Propose,
-    /// An earlier proposal is shown again.
+    /// Proposes the text of an earlier iteration again.
     Revert,
-    /// A person accepts what was shown, or their own text.
+    /// Accepts the shown proposal or the person's own text.
     Accept,
-    /// The child's block is written, or could not be.
+    /// Records that the child's block in `agent.md` was written, or that writing it failed.
     Seed,
-    /// The child's first turn is complete and the block is cleared.
+    /// Records that the child's first turn is complete and its block is cleared.
     Clean,
-    /// A person says no.
+    /// Declines the proposal.
     Decline,
-    /// It was shown, and nothing else is wanted.
+    /// Ends a handoff whose summary the person only wanted to see.
     Preview,
-    /// Nobody answered.
+    /// Ends a handoff without a decision.
     Expire,
 }
 
-/// A step that does not follow from where the handoff stands.
+/// The error for an action that the present status of the handoff does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{step:?} a handoff that is {}", from.as_str())]
 pub struct IllegalTransition {
-    /// Where it stands.
+    /// The present status.
     pub from: HandoffStatus,
-    /// What was tried.
-    pub step: Step,
+    /// The rejected action.
+    pub step: HandoffAction,
 }
 
-/// Returns where `step` leads from `from`.
+/// Returns the status that `step` leads to from `from`.
 ///
 /// # Errors
-/// [`IllegalTransition`] when the contract's state machine has no such arrow.
-pub const fn next(from: HandoffStatus, step: Step) -> Result<HandoffStatus, IllegalTransition> {
+///
+/// [`IllegalTransition`] when the state machine has no such transition.
+pub const fn next_status(
+    from: HandoffStatus,
+    step: HandoffAction,
+) -> Result<HandoffStatus, IllegalTransition> {
     use HandoffStatus as S;
     match (from, step) {
-        (S::Requested | S::AwaitingDecision, Step::Draft) => Ok(S::Drafting),
-        (S::Drafting, Step::Propose) | (S::AwaitingDecision, Step::Revert) => Ok(S::AwaitingDecision),
-        (S::AwaitingDecision, Step::Accept) => Ok(S::Accepted),
-        (S::Accepted, Step::Seed) => Ok(S::Seeded),
-        (S::Seeded, Step::Clean) => Ok(S::Cleaned),
-        (S::AwaitingDecision, Step::Decline) => Ok(S::Declined),
-        (S::AwaitingDecision, Step::Preview) => Ok(S::Previewed),
-        (S::Requested | S::Drafting | S::AwaitingDecision, Step::Expire) => Ok(S::Expired),
+        (S::Requested | S::AwaitingDecision, HandoffAction::Draft) => Ok(S::Drafting),
+        (S::Drafting, HandoffAction::Propose) | (S::AwaitingDecision, HandoffAction::Revert) => {
+            Ok(S::AwaitingDecision)
+        }
+        (S::AwaitingDecision, HandoffAction::Accept) => Ok(S::Accepted),
+        (S::Accepted, HandoffAction::Seed) => Ok(S::Seeded),
+        (S::Seeded, HandoffAction::Clean) => Ok(S::Cleaned),
+        (S::AwaitingDecision, HandoffAction::Decline) => Ok(S::Declined),
+        (S::AwaitingDecision, HandoffAction::Preview) => Ok(S::Previewed),
+        (S::Requested | S::Drafting | S::AwaitingDecision, HandoffAction::Expire) => Ok(S::Expired),
         (from, step) => Err(IllegalTransition { from, step }),
     }
 }
 
-/// Returns the write that moves `handoff` by `step`.
+/// Returns the write that changes the status of `handoff` by `step` and applies `patch` to its row.
 ///
 /// # Errors
-/// When the step does not follow from where it stands.
-pub(crate) fn moved(
+///
+/// When the present status of `handoff` does not allow the action.
+pub(crate) fn transition_write(
     handoff: &Handoff,
-    step: Step,
+    step: HandoffAction,
     patch: HandoffPatch,
     at: Timestamp,
-) -> Result<Write, Failure> {
-    let illegal = |error: IllegalTransition| Failure::new(FailureKind::Internal, error.to_string());
-    let to = next(handoff.status, step).map_err(illegal)?;
-    Ok(Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at })
+) -> Result<Write, StepFailure> {
+    let illegal = |error: IllegalTransition| StepFailure::new(FailureKind::Internal, error.to_string());
+    let to = next_status(handoff.status, step).map_err(illegal)?;
+    Ok(Write::TransitionHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at })
 }
 
 #[cfg(test)]
@@ -80,34 +90,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m2_a_handoff_that_rests_is_never_moved_again() {
+    fn m2_a_final_status_has_no_transition() {
         let steps = [
-            Step::Draft,
-            Step::Propose,
-            Step::Revert,
-            Step::Accept,
-            Step::Seed,
-            Step::Clean,
-            Step::Decline,
-            Step::Preview,
-            Step::Expire,
+            HandoffAction::Draft,
+            HandoffAction::Propose,
+            HandoffAction::Revert,
+            HandoffAction::Accept,
+            HandoffAction::Seed,
+            HandoffAction::Clean,
+            HandoffAction::Decline,
+            HandoffAction::Preview,
+            HandoffAction::Expire,
         ];
         for from in HandoffStatus::ALL {
-            let ways: Vec<Step> = steps.into_iter().filter(|step| next(from, *step).is_ok()).collect();
+            let allowed: Vec<HandoffAction> =
+                steps.into_iter().filter(|step| next_status(from, *step).is_ok()).collect();
             match from {
-                HandoffStatus::Requested => assert_eq!(ways, [Step::Draft, Step::Expire]),
-                HandoffStatus::Drafting => assert_eq!(ways, [Step::Propose, Step::Expire]),
+                HandoffStatus::Requested => {
+                    assert_eq!(allowed, [HandoffAction::Draft, HandoffAction::Expire])
+                }
+                HandoffStatus::Drafting => {
+                    assert_eq!(allowed, [HandoffAction::Propose, HandoffAction::Expire])
+                }
                 HandoffStatus::AwaitingDecision => assert_eq!(
-                    ways,
-                    [Step::Draft, Step::Revert, Step::Accept, Step::Decline, Step::Preview, Step::Expire]
+                    allowed,
+                    [
+                        HandoffAction::Draft,
+                        HandoffAction::Revert,
+                        HandoffAction::Accept,
+                        HandoffAction::Decline,
+                        HandoffAction::Preview,
+                        HandoffAction::Expire
+                    ]
                 ),
-                HandoffStatus::Accepted => assert_eq!(ways, [Step::Seed]),
-                HandoffStatus::Seeded => assert_eq!(ways, [Step::Clean]),
+                HandoffStatus::Accepted => assert_eq!(allowed, [HandoffAction::Seed]),
+                HandoffStatus::Seeded => assert_eq!(allowed, [HandoffAction::Clean]),
                 HandoffStatus::Cleaned
                 | HandoffStatus::Declined
                 | HandoffStatus::Previewed
                 | HandoffStatus::Failed
-                | HandoffStatus::Expired => assert_eq!(ways, []),
+                | HandoffStatus::Expired => assert_eq!(allowed, []),
             }
         }
     }

@@ -1,26 +1,30 @@
-//! The limits of summaries and selections, each with its unit. What happens at a limit is decided where it is used.
+//! The limits of summaries and selections (contract §4), each with its unit.
+//!
+//! The code that applies a limit decides what happens when it is reached: cut, reject or fall back.
 
-/// Graphemes of a summary's title.
+/// The maximum length of a summary's title, in grapheme clusters.
 pub const TITLE_GRAPHEMES_MAX: usize = 120;
-/// Graphemes of a summary's TL;DR.
+/// The maximum length of a summary's TL;DR, in grapheme clusters.
 pub const TLDR_GRAPHEMES_MAX: usize = 200;
-/// Items a summary's body has at least.
+/// The minimum number of items in the body of a drafted summary. A person's own text may have fewer.
 pub const BODY_ITEMS_MIN: usize = 3;
-/// Items a summary's body has at most.
+/// The maximum number of items in the body of a summary.
 pub const BODY_ITEMS_MAX: usize = 7;
-/// Tokens of a rendered summary, unless configured.
+/// The default budget of a rendered summary, in tokens (`handoff.max_summary_tokens`).
 pub const SUMMARY_TOKENS_MAX: u64 = 300;
-/// Tokens of the selection a model with a small window is given, unless configured.
+/// The default budget of the transcript selected for a model with a small or unknown context window, in tokens
+/// (`handoff.max_input_tokens`).
 pub const INPUT_TOKENS_MAX: u64 = 4_000;
-/// Proposals of one handoff, refined, reverted and redrafted ones together.
+/// The maximum number of proposals of one handoff: first, refined, reverted and redrafted ones together.
 pub const ITERATIONS_MAX: u32 = 64;
-/// Bytes of the feedback a person gives at a time; it goes into a prompt whole.
+/// The maximum length of one piece of feedback, in bytes. Feedback is never cut, because it goes into a prompt whole.
 pub const FEEDBACK_BYTES_MAX: usize = 8_000;
 
-/// Files a summary refers to that are looked at.
+/// The maximum number of files named by a summary that are inspected on disk.
 pub const REFERENCED_FILES_MAX: usize = 50;
-/// Bytes of such a file whose hash is computed.
+/// The largest file whose hash is computed, in bytes.
 pub const REFERENCED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Seq ranges of one coverage ledger; beyond it neighbours are merged into the weaker claim.
+/// The maximum number of seq ranges in one coverage ledger. Above it, adjacent ranges are merged, and the merged range
+/// gets the weaker claim of the two.
 pub(crate) const COVERAGE_RANGES_MAX: usize = 100_000;

@@ -1,4 +1,6 @@
-//! A request for a handoff: what was asked for, and the rows and the state its admission writes.
+//! Handoff requests: their options, and the rows and graph state that the admission of the run writes.
+//!
+//! The same path serves a request of a person and one of the agent (`tool`). Drafting is in [`crate::draft`].
 
 pub(crate) mod propose;
 pub(crate) mod tool;
@@ -11,106 +13,124 @@ use protocol::event::body::HandoffRequested;
 use protocol::{
     AssistantId, Category, EventType, Handoff, HandoffId, HandoffStatus, NewEvent, Thread, ThreadId,
 };
-use runtime::{Channel, Channels, Failure, Start, Update};
+use runtime::{Channel, Channels, GraphUpdate, RunStart, StepFailure};
 use serde::{Deserialize, Serialize};
 
-use crate::lifecycle::{self, Step};
+use crate::lifecycle::{self, HandoffAction};
 use crate::state::{HandoffInProgress, HandoffState, ProposalRef};
 
-/// Channel: the tool call that asked for the handoff and has no result yet. It outlasts the decision, and ends when a person
-/// goes on without one.
-pub(crate) const ASKER_CHANNEL: Channel<Asker> = Channel::new("_handoff_asker");
+/// The channel that holds the tool call which requested the handoff and has no result yet.
+///
+/// The channel stays set across the decision. It is cleared when the call gets its result, or when the person sends a
+/// message instead of deciding.
+pub(crate) const WAITING_CALL_CHANNEL: Channel<WaitingToolCall> = Channel::new("_handoff_asker");
 
-/// How a handoff was asked for; stored with it.
+/// The options of a handoff request. They are stored in the handoff's row as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
-    /// What the next thread is for.
+pub struct HandoffOptions {
+    /// The purpose of the child thread, if the person or the agent named one. It guides selection and drafting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// Show the summary and change nothing.
+    /// Show the summary only; nothing else is meant to change.
     #[serde(default)]
     pub preview_only: bool,
-    /// Cover only the newest messages, this many.
+    /// The number of newest messages to cover; `None` covers the whole thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
-    /// The summary's budget in tokens.
+    /// The budget of the rendered summary in tokens; `None` uses the configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_summary_tokens: Option<u64>,
-    /// The tool call by which the agent asked; `None` when a person did.
+    /// The id of the tool call by which the agent requested the handoff; `None` when a person requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// The folder in which the files that a summary names are looked at.
+    /// The folder in which files named by the summary are inspected; `None` inspects none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
 }
 
-impl Options {
-    /// Returns who asked, by the name that events and payloads give them.
+impl HandoffOptions {
+    /// Returns the `initiated_by` value of events and payloads: `agent` or `user`.
     pub(crate) const fn initiated_by(&self) -> &'static str {
         if self.tool_call_id.is_some() { "agent" } else { "user" }
     }
 }
 
-/// What was wrong with the newest draft, until the next decision.
+/// A problem with the newest draft. It is shown with the proposal until the next decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Problem {
-    /// One line: `summarization failed: …`.
+pub(crate) struct DraftProblem {
+    /// The problem in one line: `summarization failed: …`.
     pub(crate) problem: String,
-    /// The feedback that was not worked in, when a refinement failed.
+    /// The feedback that the shown proposal does not contain, because its refinement failed or was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unused_feedback: Option<String>,
 }
 
-/// The tool call that waits for the outcome of a handoff.
+/// A tool call that waits for the outcome of the handoff it requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asker {
+pub(crate) struct WaitingToolCall {
+    /// The requested handoff.
     pub(crate) handoff_id: HandoffId,
+    /// The id of the call in the model's message; the result must carry the same id.
     pub(crate) call_id: String,
 }
 
-/// Which handoff is under way in a thread, and how it was asked for.
+/// The identity of the handoff in progress in a thread, and its options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Metadata {
+pub(crate) struct HandoffMetadata {
+    /// The handoff's id; it stays the same through all iterations.
     pub(crate) handoff_id: HandoffId,
+    /// The assistant of both threads.
     pub(crate) assistant_id: AssistantId,
+    /// The thread that is handed off.
     pub(crate) parent_thread_id: ThreadId,
+    /// The time of the request; it stays the same through all iterations.
     pub(crate) created_at: Timestamp,
+    /// The options of the request.
     #[serde(flatten)]
-    pub(crate) options: Options,
+    pub(crate) options: HandoffOptions,
 }
 
-impl Asker {
-    /// Returns the call that waits, for a thread that goes on without the decision. One that cannot be read gets no result:
-    /// going on must stay possible, and whatever the thread begins next removes it.
-    pub(crate) fn left_behind(channels: &Channels) -> Option<Self> {
-        ASKER_CHANNEL.get(channels).unwrap_or_default()
+impl WaitingToolCall {
+    /// Returns the waiting call of a thread that continues without the decision.
+    ///
+    /// A stored call that cannot be parsed counts as absent and gets no result: continuing the thread must stay possible,
+    /// and the start of the next turn clears the channel anyway.
+    pub(crate) fn read_lenient(channels: &Channels) -> Option<Self> {
+        WAITING_CALL_CHANNEL.get(channels).unwrap_or_default()
     }
 }
 
-/// A request, with the ids it will use.
+/// A handoff request together with the ids and the time it will be stored under.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct PreparedHandoffRequest {
     /// The handoff's id.
     pub handoff_id: HandoffId,
-    /// The id its child thread will have.
+    /// The id that the child thread gets if the handoff is accepted.
     pub child_thread_id: ThreadId,
     /// The thread to hand off.
     pub parent_thread_id: ThreadId,
-    /// The assistant.
+    /// The assistant of both threads.
     pub assistant_id: AssistantId,
-    /// The present.
+    /// The time of the request.
     pub now: Timestamp,
-    /// How it was asked for.
-    pub options: Options,
+    /// The options of the request.
+    pub options: HandoffOptions,
 }
 
-/// Returns the key of the event that tells where in its parent a handoff was asked for.
+/// Returns the idempotency key of the `handoff_requested` event, which marks where in its parent the handoff was
+/// requested.
 pub fn requested_key(handoff_id: HandoffId) -> String {
     format!("handoff_requested:{handoff_id}")
 }
 
-/// Returns whether nothing was ever said in the thread, here or in a session it was imported from: there is nothing to
-/// hand off. A child that waits for its first turn has its summary still before it.
+/// Returns whether the thread has no content that could be handed off: no message, no context event, and nothing imported
+/// from another agent's session.
+///
+/// A child thread that waits for its first turn is blank too, because its summary is not part of its journal yet.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
 pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<bool> {
     if thread.message_count > 0 {
         return Ok(false);
@@ -125,9 +145,14 @@ pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<boo
     Ok(store.events(thread.thread_id, imported).await?.is_empty())
 }
 
-/// Returns what the run that carries `request` begins with.
-pub fn start(request: &Request) -> Result<Start, Failure> {
-    let metadata = Metadata {
+/// Returns the start of the run that carries out `request`: the handoff's row, its `handoff_requested` event, and the
+/// channels from which the graph drafts the first proposal.
+///
+/// # Errors
+///
+/// When the options or the event cannot be serialized.
+pub fn handoff_run_start(request: &PreparedHandoffRequest) -> Result<RunStart, StepFailure> {
+    let metadata = HandoffMetadata {
         handoff_id: request.handoff_id,
         assistant_id: request.assistant_id.clone(),
         parent_thread_id: request.parent_thread_id,
@@ -154,61 +179,67 @@ pub fn start(request: &Request) -> Result<Start, Failure> {
         goal: request.options.goal.clone(),
         initiated_by: request.options.initiated_by().to_owned(),
     };
-    let event = NewEvent::of(&requested, request.now)?.keyed(requested_key(request.handoff_id));
+    let event = NewEvent::from_body(&requested, request.now)?.with_key(requested_key(request.handoff_id));
     let state = HandoffState::Requested { handoff: Box::new(HandoffInProgress::new(metadata)) };
     let mut channels = state.channels();
-    // A call that asked for an earlier handoff is not answered by this one.
-    ASKER_CHANNEL.clear(&mut channels);
-    // Nothing lies between being asked for and being drafted, so both become durable together.
-    let drafting = lifecycle::moved(&handoff, Step::Draft, HandoffPatch::default(), request.now)?;
+    // This handoff's outcome is not the result of a call that requested an earlier handoff.
+    WAITING_CALL_CHANNEL.clear(&mut channels);
+    // Nothing happens between the statuses `requested` and `drafting`, so both become durable in one transaction.
+    let drafting =
+        lifecycle::transition_write(&handoff, HandoffAction::Draft, HandoffPatch::default(), request.now)?;
     let writes = vec![Write::CreateHandoff(handoff), drafting];
-    Ok(Start {
-        update: Update { events: vec![event], writes, ..Update::default() },
+    Ok(RunStart {
+        update: GraphUpdate { events: vec![event], writes, ..GraphUpdate::default() },
         channels,
-        ..Start::default()
+        ..RunStart::default()
     })
 }
 
-/// Returns what a run begins with that takes up a pending handoff whose run ended before it asked, in a thread with these
-/// channels. The handoff's row is the truth: a state that is missing, cannot be read or is of something else is made anew
-/// from it, and one that agrees with it stays, with the feedback that was not worked in yet.
+/// Returns the start of a run that resumes a pending handoff whose earlier run ended before it asked for a decision.
+///
+/// The handoff's row is the source of truth. A graph state in `channels` that agrees with the row is kept, including
+/// feedback that no draft contains yet. A state that is missing, unreadable or of another handoff is rebuilt from the row.
 ///
 /// # Errors
-/// When the stored options cannot be read.
-pub fn restart(handoff: &Handoff, channels: &Channels) -> Result<Start, serde_json::Error> {
+///
+/// When the stored options cannot be parsed.
+pub fn handoff_run_restart(handoff: &Handoff, channels: &Channels) -> Result<RunStart, serde_json::Error> {
     let state = HandoffState::read(channels).unwrap_or_default();
-    if state.as_ref().is_some_and(|state| agrees(state, handoff)) {
-        return Ok(Start::default());
+    if state.as_ref().is_some_and(|state| is_consistent(state, handoff)) {
+        return Ok(RunStart::default());
     }
-    let metadata = Metadata {
+    let metadata = HandoffMetadata {
         handoff_id: handoff.handoff_id,
         assistant_id: handoff.assistant_id.clone(),
         parent_thread_id: handoff.parent_thread_id,
         created_at: handoff.created_at,
         options: serde_json::from_value(handoff.options.clone())?,
     };
-    let known = state.as_ref().and_then(HandoffState::in_progress);
-    let known = known.filter(|known| known.metadata.handoff_id == handoff.handoff_id).cloned();
-    let known = Box::new(known.unwrap_or_else(|| HandoffInProgress::new(metadata)));
+    let in_progress = state.as_ref().and_then(HandoffState::in_progress);
+    let in_progress =
+        in_progress.filter(|in_progress| in_progress.metadata.handoff_id == handoff.handoff_id).cloned();
+    let in_progress = Box::new(in_progress.unwrap_or_else(|| HandoffInProgress::new(metadata)));
     let state = if handoff.status == HandoffStatus::AwaitingDecision {
         let Handoff { handoff_id, iteration, .. } = *handoff;
         let proposal = ProposalRef { handoff_id, iteration, summary_sha256: None };
-        HandoffState::AwaitingDecision { handoff: known, proposal, problem: None }
+        HandoffState::AwaitingDecision { handoff: in_progress, proposal, problem: None }
     } else {
-        HandoffState::Requested { handoff: known }
+        HandoffState::Requested { handoff: in_progress }
     };
-    Ok(Start { channels: state.channels(), ..Start::default() })
+    Ok(RunStart { channels: state.channels(), ..RunStart::default() })
 }
 
-/// Returns whether the state of a thread says the same as the row of its pending handoff.
-fn agrees(state: &HandoffState, handoff: &Handoff) -> bool {
-    let is_same = |known: &HandoffInProgress| known.metadata.handoff_id == handoff.handoff_id;
+/// Returns whether the graph state of a thread agrees with the row of its pending handoff: same handoff, matching status
+/// and, while a decision is awaited, the same iteration.
+fn is_consistent(state: &HandoffState, handoff: &Handoff) -> bool {
+    let is_same = |in_progress: &HandoffInProgress| in_progress.metadata.handoff_id == handoff.handoff_id;
     match state {
-        HandoffState::Requested { handoff: known } | HandoffState::Redrafting { handoff: known, .. } => {
-            is_same(known) && handoff.status == HandoffStatus::Drafting
+        HandoffState::Requested { handoff: in_progress }
+        | HandoffState::Redrafting { handoff: in_progress, .. } => {
+            is_same(in_progress) && handoff.status == HandoffStatus::Drafting
         }
-        HandoffState::AwaitingDecision { handoff: known, proposal, .. } => {
-            is_same(known)
+        HandoffState::AwaitingDecision { handoff: in_progress, proposal, .. } => {
+            is_same(in_progress)
                 && handoff.status == HandoffStatus::AwaitingDecision
                 && proposal.iteration == handoff.iteration
         }

@@ -1,5 +1,6 @@
-//! The review of a proposal: what is shown, which answers there are, and what each of them means. Drafting and the
-//! effects of an acceptance are elsewhere.
+//! The review of a proposal: the interrupt payload, the decisions a person can make, and what each decision means.
+//!
+//! Drafting is in [`crate::draft`], the effects of an acceptance in [`crate::accept`].
 
 pub(crate) mod approval;
 pub(crate) mod decide;

@@ -1,6 +1,7 @@
-//! Where the handoff that a thread gives stands: one value in one channel, and one pure function that moves it. The state
-//! keys that clients see (contract §3) are views of it, stored with it so that past points of a thread show them too. Which
-//! status the handoff's row may have next is decided in [`crate::lifecycle`].
+//! The handoff state machine in the graph of the parent thread: one value in one channel, and one pure transition function.
+//!
+//! The state keys that clients see (contract §3) are views of this value. They are stored next to it, so that the state
+//! history of a thread shows them too. The status of the handoff's row is decided in [`crate::lifecycle`].
 
 mod migration;
 #[cfg(test)]
@@ -8,145 +9,164 @@ mod tests;
 
 use jiff::Timestamp;
 use protocol::{HandoffId, Proposal, ThreadId};
-use runtime::{Channel, ChannelError, Channels, Failure, FailureKind};
+use runtime::{Channel, ChannelError, Channels, FailureKind, StepFailure};
 use serde::{Deserialize, Serialize};
 
-use crate::draft::summarization::EXTRACTIVE;
-use crate::request::{Metadata, Problem};
+use crate::draft::summarization::OFFLINE_SUMMARY_MODEL;
+use crate::request::{DraftProblem, HandoffMetadata};
 
-/// Channel: the state. It is private; clients see the views below.
+/// The channel of the state. It is private (its name begins with `_`); clients see the views below.
 const STATE_CHANNEL: Channel<HandoffState> = Channel::new("_handoff");
 
-/// View: whether a handoff is under way.
+/// View: true while a handoff is in progress.
 const REQUESTED_VIEW: Channel<bool> = Channel::new("handoff_requested");
-/// View: the newest proposal, while it can be decided.
+/// View: the newest proposal, until the handoff is decided.
 const PROPOSAL_VIEW: Channel<ProposalRef> = Channel::new("handoff_proposal");
-/// View: how the handoff was decided.
+/// View: the decision.
 const DECISION_VIEW: Channel<DecisionView> = Channel::new("handoff_decision");
-/// View: whether it was accepted, once it is decided.
+/// View: whether the decision was an accept. It is set once there is a decision.
 const APPROVED_VIEW: Channel<bool> = Channel::new("handoff_approved");
-/// View: the thread it led to.
+/// View: the child thread of an accepted handoff.
 const CHILD_VIEW: Channel<ThreadId> = Channel::new("child_thread_id");
 
-/// Where a handoff stands in the graph of its parent thread.
+/// The stage of a handoff in the graph of its parent thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "stage", rename_all = "snake_case")]
 pub(crate) enum HandoffState {
-    /// Its first proposal is to be drafted.
+    /// The first proposal has to be drafted.
     Requested {
-        /// What is drafted.
+        /// The handoff to draft.
         handoff: Box<HandoffInProgress>,
     },
-    /// A proposal is stored, and a person decides about it.
+    /// A proposal is stored, and a person has to decide about it.
     AwaitingDecision {
-        /// What was drafted.
+        /// The drafted handoff.
         handoff: Box<HandoffInProgress>,
+        /// The proposal to decide about.
         proposal: ProposalRef,
-        /// What was wrong with the newest draft.
+        /// The problem with the newest draft, if it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        problem: Option<Problem>,
+        problem: Option<DraftProblem>,
     },
-    /// Another proposal is to be drafted; until it is there, the one before it is the newest.
+    /// Another proposal has to be drafted. Until it is stored, the previous proposal is the newest.
     Redrafting {
-        /// What is drafted.
+        /// The handoff to draft.
         handoff: Box<HandoffInProgress>,
-        /// The proposal that the person wants another one for.
+        /// The proposal that the person wants replaced.
         proposal: ProposalRef,
-        /// What the draft is to follow.
+        /// The change that the new draft has to make.
         revision: Revision,
     },
+    /// A person accepted the handoff.
     Accepted {
-        /// The thread in which the work goes on.
+        /// The thread in which the work continues.
         child_thread_id: ThreadId,
     },
-    /// A person declined it, or it was given up.
+    /// A person declined the handoff, or it was dismissed.
     Declined,
-    /// It was shown, and nothing else was wanted.
+    /// The summary was shown, and the person wanted nothing else.
     Previewed,
 }
 
 /// A handoff that is being drafted or reviewed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HandoffInProgress {
-    /// Which handoff it is, and how it was asked for.
-    pub(crate) metadata: Metadata,
-    /// The refinements that are behind it, oldest first.
+    /// The identity of the handoff and the options of its request.
+    pub(crate) metadata: HandoffMetadata,
+    /// The refinements so far, oldest first, including those whose draft failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) refinements: Vec<Refinement>,
-    /// The model a person chose for its drafts.
+    /// The model that the person chose for the drafts; `None` uses the configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
 }
 
-/// A proposal as the state names it.
+/// A reference to a stored proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProposalRef {
+    /// The handoff it belongs to.
     pub(crate) handoff_id: HandoffId,
+    /// Its iteration, from 0.
     pub(crate) iteration: u32,
-    /// Absent where the state was made anew from the handoff's row.
+    /// The hash of its text. Absent when the state was rebuilt from the handoff's row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) summary_sha256: Option<String>,
 }
 
-/// What another draft is to follow.
+/// The reason for another draft.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Revision {
+    /// The draft has to follow the person's feedback.
     Refine(Refinement),
-    /// Nothing new; it is made by the model of that name, if one is named.
+    /// The same request is drafted once more.
     Redraft {
+        /// The model that drafts, `provider/name` or the offline summary; `None` keeps the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
 }
 
-/// Feedback on a proposal.
+/// A person's feedback on a proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Refinement {
+    /// The iteration of the proposal that the feedback is about.
     pub(crate) iteration: u32,
+    /// The feedback, as the person wrote it.
     pub(crate) feedback: String,
+    /// The Markdown of the proposal that the feedback is about; the next draft's prompt contains it.
     pub(crate) summary_md: String,
+    /// The time of the feedback.
     pub(crate) timestamp: Timestamp,
 }
 
-/// What happens to a handoff in its parent's graph.
+/// An input of the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HandoffInput {
-    /// A draft became a proposal, perhaps not the one that was hoped for.
+    /// A draft became a proposal.
     Propose {
+        /// The stored proposal.
         proposal: ProposalRef,
+        /// The reason why the proposal is the offline summary although a model was asked; `None` otherwise.
         problem: Option<String>,
     },
-    /// Another draft gave no proposal; `None` when a person stopped it.
+    /// Another draft produced no proposal, so the previous one is proposed again.
     KeepProposal {
+        /// The reason; `None` when a person stopped the draft.
         problem: Option<String>,
     },
+    /// The person wants another draft.
     Revise(Revision),
-    /// A person wants to see an earlier text again, which is this proposal.
+    /// The person wants the text of an earlier iteration, which is stored again as this proposal.
     Revert(ProposalRef),
+    /// The person accepted the handoff.
     Accept {
+        /// The thread in which the work continues.
         child_thread_id: ThreadId,
     },
+    /// The person declined the handoff.
     Decline,
-    /// A person only wanted to see it.
+    /// The person only wanted to see the summary.
     Preview,
 }
 
-/// An input that does not follow from where the handoff stands.
+/// The error for an input that the present stage does not allow.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("take {input:?} for a handoff that is {stage}")]
+#[error("apply {input:?} to a handoff that is {stage}")]
 pub(crate) struct IllegalInput {
+    /// The present stage, as a phrase that follows "is".
     pub(crate) stage: &'static str,
+    /// The rejected input.
     pub(crate) input: Box<HandoffInput>,
 }
 
-impl From<IllegalInput> for Failure {
+impl From<IllegalInput> for StepFailure {
     fn from(error: IllegalInput) -> Self {
         Self::new(FailureKind::Internal, error.to_string())
     }
 }
 
-/// The decision as clients see it in a thread's state.
+/// The decision as clients see it in a thread's state. An edited text is an approval, as in contract §6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum DecisionView {
@@ -156,7 +176,12 @@ enum DecisionView {
 }
 
 impl HandoffState {
-    /// Returns the state of the handoff in a thread with these channels, also where an earlier version of Segue wrote them.
+    /// Returns the handoff state in `channels`; `None` when the thread has no handoff. Channels written by an earlier
+    /// version of Segue are understood too.
+    ///
+    /// # Errors
+    ///
+    /// When a channel does not hold a value of the expected shape.
     pub(crate) fn read(channels: &Channels) -> Result<Option<Self>, ChannelError> {
         match STATE_CHANNEL.get(channels)? {
             Some(state) => Ok(Some(state)),
@@ -164,29 +189,30 @@ impl HandoffState {
         }
     }
 
-    /// Returns where `input` leads. The only function that moves a handoff's state.
+    /// Returns the state after `input`. This is the only function that changes a handoff's state.
     ///
     /// # Errors
-    /// [`IllegalInput`] when the input does not follow from this state.
-    pub(crate) fn next(self, input: HandoffInput) -> Result<Self, IllegalInput> {
+    ///
+    /// [`IllegalInput`] when the present stage does not allow the input.
+    pub(crate) fn transition(self, input: HandoffInput) -> Result<Self, IllegalInput> {
         use HandoffInput as I;
         match (self, input) {
             (Self::Requested { handoff }, I::Propose { proposal, problem }) => {
-                let problem = problem.map(|problem| Problem { problem, unused_feedback: None });
+                let problem = problem.map(|problem| DraftProblem { problem, unused_feedback: None });
                 Ok(Self::AwaitingDecision { handoff, proposal, problem })
             }
             (Self::Redrafting { handoff, revision, .. }, I::Propose { proposal, problem }) => {
-                let problem = problem.map(|problem| Problem { problem, unused_feedback: None });
-                Ok(Self::AwaitingDecision { handoff: handoff.with(revision), proposal, problem })
+                let problem = problem.map(|problem| DraftProblem { problem, unused_feedback: None });
+                Ok(Self::AwaitingDecision { handoff: handoff.with_revision(revision), proposal, problem })
             }
             (Self::Redrafting { handoff, proposal, revision }, I::KeepProposal { problem }) => {
                 let unused_feedback = revision.feedback().map(str::to_owned);
-                let problem = problem.map(|problem| Problem { problem, unused_feedback });
-                Ok(Self::AwaitingDecision { handoff: handoff.with(revision), proposal, problem })
+                let problem = problem.map(|problem| DraftProblem { problem, unused_feedback });
+                Ok(Self::AwaitingDecision { handoff: handoff.with_revision(revision), proposal, problem })
             }
             (Self::AwaitingDecision { mut handoff, proposal, .. }, I::Revise(revision)) => {
                 if let Revision::Redraft { model: Some(model) } = &revision
-                    && model != EXTRACTIVE
+                    && model != OFFLINE_SUMMARY_MODEL
                 {
                     handoff.model = Some(model.clone());
                 }
@@ -204,6 +230,7 @@ impl HandoffState {
         }
     }
 
+    /// Returns the name of the stage for error messages.
     const fn stage(&self) -> &'static str {
         match self {
             Self::Requested { .. } => "requested",
@@ -215,7 +242,7 @@ impl HandoffState {
         }
     }
 
-    /// Returns the handoff while it is under way.
+    /// Returns the handoff that is being drafted or reviewed; `None` after the decision.
     pub(crate) const fn in_progress(&self) -> Option<&HandoffInProgress> {
         match self {
             Self::Requested { handoff }
@@ -225,20 +252,20 @@ impl HandoffState {
         }
     }
 
-    /// Returns what was wrong with the newest draft, while a person decides.
-    pub(crate) const fn problem(&self) -> Option<&Problem> {
+    /// Returns the problem with the newest draft, while a decision is awaited.
+    pub(crate) const fn problem(&self) -> Option<&DraftProblem> {
         let Self::AwaitingDecision { problem, .. } = self else { return None };
         problem.as_ref()
     }
 
-    /// Returns what the next draft is to follow, when it is not the first.
+    /// Returns the reason for the next draft; `None` when no draft is due or it is the first.
     pub(crate) const fn revision(&self) -> Option<&Revision> {
         if let Self::Redrafting { revision, .. } = self { Some(revision) } else { None }
     }
 
-    /// Returns the channels that hold this state and its views and nothing of another one.
+    /// Returns the channel values that store this state and its views, and clear every view that it does not have.
     pub(crate) fn channels(&self) -> Channels {
-        let mut channels = cleared();
+        let mut channels = cleared_channels();
         STATE_CHANNEL.set(&mut channels, self);
         match self {
             Self::Requested { .. } => REQUESTED_VIEW.set(&mut channels, &true),
@@ -247,24 +274,24 @@ impl HandoffState {
                 PROPOSAL_VIEW.set(&mut channels, proposal);
             }
             Self::Accepted { child_thread_id } => {
-                decided(&mut channels, DecisionView::Approve);
+                set_decision_views(&mut channels, DecisionView::Approve);
                 CHILD_VIEW.set(&mut channels, child_thread_id);
             }
-            Self::Declined => decided(&mut channels, DecisionView::Reject),
-            Self::Previewed => decided(&mut channels, DecisionView::Preview),
+            Self::Declined => set_decision_views(&mut channels, DecisionView::Reject),
+            Self::Previewed => set_decision_views(&mut channels, DecisionView::Preview),
         }
         channels
     }
 }
 
 impl HandoffInProgress {
-    /// Returns a handoff that nobody has refined.
-    pub(crate) const fn new(metadata: Metadata) -> Self {
+    /// Returns a handoff without refinements.
+    pub(crate) const fn new(metadata: HandoffMetadata) -> Self {
         Self { metadata, refinements: Vec::new(), model: None }
     }
 
-    /// Returns the handoff with `revision` behind it, whatever came of it.
-    fn with(mut self: Box<Self>, revision: Revision) -> Box<Self> {
+    /// Returns the handoff with `revision` added to its history, whether or not its draft succeeded.
+    fn with_revision(mut self: Box<Self>, revision: Revision) -> Box<Self> {
         match revision {
             Revision::Refine(refinement) => self.refinements.push(refinement),
             Revision::Redraft { .. } => {}
@@ -274,7 +301,7 @@ impl HandoffInProgress {
 }
 
 impl Revision {
-    /// Returns the feedback to follow.
+    /// Returns the feedback that the next draft has to follow.
     pub(crate) fn feedback(&self) -> Option<&str> {
         match self {
             Self::Refine(refinement) => Some(&refinement.feedback),
@@ -284,8 +311,8 @@ impl Revision {
 }
 
 impl ProposalRef {
-    /// Returns the name of `proposal`.
-    pub(crate) fn of(proposal: &Proposal) -> Self {
+    /// Returns a reference to `proposal`.
+    pub(crate) fn from_proposal(proposal: &Proposal) -> Self {
         Self {
             handoff_id: proposal.handoff_id,
             iteration: proposal.iteration,
@@ -294,13 +321,14 @@ impl ProposalRef {
     }
 }
 
-fn decided(channels: &mut Channels, decision: DecisionView) {
+/// Sets the two views that show the decision.
+fn set_decision_views(channels: &mut Channels, decision: DecisionView) {
     DECISION_VIEW.set(channels, &decision);
     APPROVED_VIEW.set(channels, &(decision == DecisionView::Approve));
 }
 
-/// Returns the channels that remove a handoff from its parent's state, and every view of it.
-pub(crate) fn cleared() -> Channels {
+/// Returns the channel values that remove a handoff and all its views from the state of its parent thread.
+pub(crate) fn cleared_channels() -> Channels {
     let mut channels = Channels::new();
     STATE_CHANNEL.clear(&mut channels);
     REQUESTED_VIEW.clear(&mut channels);
@@ -312,8 +340,9 @@ pub(crate) fn cleared() -> Channels {
     channels
 }
 
-/// Returns of `channels` what differs from the state `before` a step, so that the step tells clients only what it changed.
-pub(crate) fn changed(mut channels: Channels, before: &Channels) -> Channels {
+/// Returns the values of `channels` that differ from `before`, the state at the beginning of the step, so that the step's
+/// update names only what it changed.
+pub(crate) fn changed_channels(mut channels: Channels, before: &Channels) -> Channels {
     channels.retain(|key, value| match before.get(key) {
         Some(old) => old != value,
         None => !value.is_null(),

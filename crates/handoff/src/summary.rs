@@ -1,10 +1,12 @@
-//! The text of a summary, made and checked without a model: what is selected, the offline extract, the one rendering,
-//! grounding, redaction and the ledger of what is covered. Nothing here reads or writes anything.
+//! The parts of a summary that need no model: transcript selection, the offline summary, rendering to Markdown,
+//! grounding, the coverage ledger and the statistics.
+//!
+//! Everything here is synchronous and pure, except [`files`], which inspects files on disk.
 
 pub(crate) mod coverage;
-pub(crate) mod extract;
 pub(crate) mod files;
 pub(crate) mod ground;
+pub(crate) mod offline_summary;
 pub mod render;
 pub(crate) mod select;
 pub(crate) mod statistics;

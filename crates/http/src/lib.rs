@@ -1,20 +1,23 @@
-//! The HTTP server: Segue's own endpoints under `/api`, authentication, limits, metrics and the page's files. The endpoints of
-//! the Agent Server protocol are `langgraph`'s and are mounted here.
+//! The HTTP server: Segue's own endpoints under `/api`, authentication, limits, metrics and the page's assets. The
+//! endpoints of the Agent Server protocol are implemented in `langgraph` and mounted here.
 //!
-//! What a request means and which run waits is decided in the rooms below. There are no cookies
-//! anywhere: whoever comes in sends a key with each request, so that no page of another site can act for a person who is
-//! signed in, and there is nothing a forged form could use.
+//! `server` accepts connections and assembles the router, `security` admits requests, and `api` holds Segue's own
+//! endpoints.
+//!
+//! This crate does not decide what a request means or which run has to wait. It uses no cookies: every client sends a
+//! key with each request. So a page of another site cannot act for a person who is signed in, and cross-site request
+//! forgery has nothing to use.
 
-mod own;
+mod api;
 mod security;
 mod server;
 
 pub use langgraph::read_request;
-pub use scheduler::{Dispatch, Error as DispatchError, Limits as RunLimits, Recovered};
-pub use security::token::Token;
+pub use scheduler::{Error as SchedulerError, RecoveryReport, Scheduler, SchedulerLimits};
+pub use security::token::InstallToken;
 pub use server::error::Error;
 pub use server::serve;
-pub use server::settings::{Auth, Limits, Origins, Rate, Settings};
+pub use server::settings::{AllowedOrigins, AuthMode, RateLimit, ServerLimits, ServerSettings};
 
-/// The result type of this room.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

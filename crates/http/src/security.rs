@@ -1,11 +1,19 @@
-//! The door: by which name and from which page a request comes, who sends it, how often, and how many at a time. It runs
-//! before every handler; what a caller may see is then the [`protocol::Scope`] in their [`Caller`], and the journal's work.
+//! The security middleware: Host and Origin checks, authentication, and rate and concurrency limits. It runs before
+//! every handler. The result is a [`Caller`], whose [`protocol::OwnerScope`] limits what the handler can see in the
+//! journal.
+//!
+//! The *local operator* is the person who runs the server and can read the install token; *users* have keys. The local
+//! operator is not limited, because the owner of the process has other ways to use up its resources.
+//!
+//! The checks are made in this order, and the first that fails ends the request: host name and origin (403),
+//! authentication (401), rate limit (429), limit of concurrent requests and streams (429). The concurrency permit is
+//! held until the body of the response is sent.
 
+pub(crate) mod concurrency_limit;
+mod host_check;
 mod identity;
-mod names;
-mod open;
-pub(crate) mod places;
-mod rate;
+mod rate_limit;
+mod response_body;
 pub(crate) mod token;
 
 use std::sync::Arc;
@@ -14,82 +22,96 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use langgraph::{Caller, Fault};
-use protocol::Scope;
+use langgraph::{ApiError, Caller};
+use protocol::OwnerScope;
 
-use crate::server::{Gateway, page};
+use crate::server::{AppState, page};
 
+use concurrency_limit::{ConcurrencyLimiter, ConcurrencyPermit};
 use identity::Identity;
-use open::{Open, StreamKey};
-use places::{Place, Places};
-use rate::Buckets;
+use rate_limit::RateLimiter;
+use response_body::{GuardedBody, StreamKey};
 
-pub(crate) use names::allows_origin;
+pub(crate) use host_check::allows_origin;
 
-/// Paths that are answered to anybody: they tell of the program, not of anyone's data.
-const OPEN_PATHS: [&str; 5] = ["/", "/ok", "/info", "/docs", "/openapi.json"];
+/// Paths that need no authentication: they show the program, but nobody's data.
+const PUBLIC_PATHS: [&str; 5] = ["/", "/ok", "/info", "/docs", "/openapi.json"];
 
-/// The part of all connections that users may take together; the rest is for the person at the machine.
-const USERS_SHARE: (usize, usize) = (7, 8);
+/// The share of all connections that users may occupy together (numerator, denominator). The others are reserved for
+/// the local operator.
+const USERS_CONNECTION_SHARE: (usize, usize) = (7, 8);
 
-/// What the door knows.
+/// The state of the security middleware.
 #[derive(Clone)]
-pub(crate) struct Door {
-    /// The server.
-    pub gateway: Gateway,
-    /// How often each user came.
-    pub buckets: Arc<Buckets>,
-    /// What is under way for each user.
-    open: Arc<Places>,
+pub(crate) struct AuthLayer {
+    /// The state of the server.
+    pub app: AppState,
+    /// The rate limits of all users.
+    pub rate_limiter: Arc<RateLimiter>,
+    /// The limits on concurrent requests and streams.
+    concurrency: Arc<ConcurrencyLimiter>,
 }
 
-impl Door {
-    /// Returns the door of a server.
-    pub fn new(gateway: Gateway) -> Self {
-        let limits = &gateway.settings.limits;
-        let buckets = Arc::new(Buckets::new(limits.rate));
-        let all_max = limits.connections_max / USERS_SHARE.1 * USERS_SHARE.0;
-        let open = Places::new(limits.open_per_user_max, all_max);
-        Self { gateway, buckets, open }
+impl AuthLayer {
+    /// Returns the middleware for a server.
+    pub fn new(app: AppState) -> Self {
+        let limits = &app.settings.limits;
+        let rate_limiter = Arc::new(RateLimiter::new(limits.rate));
+        let total_max = limits.connections_max / USERS_CONNECTION_SHARE.1 * USERS_CONNECTION_SHARE.0;
+        let concurrency = ConcurrencyLimiter::new(limits.open_per_user_max, total_max);
+        Self { app, rate_limiter, concurrency }
     }
 }
 
-/// Refuses requests by foreign names, and those of foreign pages, before anything else looks at them.
-pub(crate) async fn check_place(State(door): State<Door>, request: Request, next: Next) -> Response {
-    let settings = &door.gateway.settings;
-    match names::check(settings, request.headers()) {
+/// Refuses requests with a foreign host name or origin, before any other middleware or handler.
+pub(crate) async fn check_host_and_origin(
+    State(auth): State<AuthLayer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let settings = &auth.app.settings;
+    match host_check::check_headers(settings, request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(fault) => fault.into_response(),
+        Err(refusal) => refusal.into_response(),
     }
 }
 
-/// Finds out who sends a request, and whether they may send another one already. An answer that goes on is broken off when
-/// its key is revoked.
-pub(crate) async fn check_person(State(door): State<Door>, mut request: Request, next: Next) -> Response {
-    if is_open(request.method(), request.uri().path()) {
+/// Authenticates a request and applies the limits of its user. The body of a streamed response ends when the key of the
+/// request is revoked.
+pub(crate) async fn authenticate(
+    State(auth): State<AuthLayer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if is_public_path(request.method(), request.uri().path()) {
         return next.run(request).await;
     }
-    match admit(&door, request.headers()).await {
-        Ok((caller, key_id, place)) => {
+    match admit_request(&auth, request.headers()).await {
+        Ok((caller, key_id, permit)) => {
             request.extensions_mut().insert(caller);
-            let at_the_machine = || door.gateway.server.dispatch.agent(&Scope::Owner(None));
-            let key = key_id.map(|key_id| StreamKey { agent: at_the_machine(), key_id });
-            next.run(request).await.map(|body| Open::body(body, place, key))
+            let local_agent = || auth.app.server.scheduler.agent(&OwnerScope::Owner(None));
+            let key = key_id.map(|key_id| StreamKey { agent: local_agent(), key_id });
+            next.run(request).await.map(|body| GuardedBody::wrap(body, permit, key))
         }
-        Err(fault) => fault.into_response(),
+        Err(refusal) => refusal.into_response(),
     }
 }
 
-async fn admit(door: &Door, headers: &HeaderMap) -> Result<(Caller, Option<String>, Option<Place>), Fault> {
-    let Identity { scope, key_id } = identity::of(&door.gateway, headers).await?;
-    door.buckets.take(&scope, std::time::Instant::now())?;
-    let place = door.open.take(&scope, "requests and streams")?;
-    Ok((Caller::new(&door.gateway.server, scope), key_id, place))
+/// Returns the caller of a request, the id of the key if one was used, and a concurrency permit for a user.
+async fn admit_request(
+    auth: &AuthLayer,
+    headers: &HeaderMap,
+) -> Result<(Caller, Option<String>, Option<ConcurrencyPermit>), ApiError> {
+    let Identity { scope, key_id } = identity::resolve_identity(&auth.app, headers).await?;
+    auth.rate_limiter.acquire(&scope, std::time::Instant::now())?;
+    let permit = auth.concurrency.acquire(&scope, "requests and streams")?;
+    Ok((Caller::new(&auth.app.server, scope), key_id, permit))
 }
 
-fn is_open(method: &Method, path: &str) -> bool {
+/// Returns whether a request needs no authentication.
+fn is_public_path(method: &Method, path: &str) -> bool {
     let is_read = method == Method::GET || method == Method::HEAD;
-    is_read && (OPEN_PATHS.contains(&path) || path.starts_with(page::ASSETS))
+    is_read && (PUBLIC_PATHS.contains(&path) || path.starts_with(page::ASSETS_PATH))
 }
 
 #[cfg(test)]
@@ -97,10 +119,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn k2_only_what_tells_nothing_of_anyone_is_answered_to_anybody() {
+    fn k2_only_paths_without_anyones_data_need_no_authentication() {
         for path in ["/ok", "/info", "/", "/docs", "/openapi.json", "/assets/index-1.js"] {
-            assert!(is_open(&Method::GET, path), "{path}");
-            assert!(!is_open(&Method::POST, path), "{path}");
+            assert!(is_public_path(&Method::GET, path), "{path}");
+            assert!(!is_public_path(&Method::POST, path), "{path}");
         }
         for path in [
             "/metrics",
@@ -113,7 +135,7 @@ mod tests {
             "/assets",
             "/api/assets/x",
         ] {
-            assert!(!is_open(&Method::GET, path), "{path}");
+            assert!(!is_public_path(&Method::GET, path), "{path}");
         }
     }
 }

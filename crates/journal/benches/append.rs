@@ -7,7 +7,7 @@ use std::sync::Arc;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use jiff::Timestamp;
-use journal::{EventQuery, Sqlite, Store, ThreadFilter, Transaction, Write};
+use journal::{EventQuery, SqliteStore, Store, ThreadFilter, Transaction, Write};
 use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId};
 use serde_json::json;
 use tempfile::TempDir;
@@ -20,21 +20,21 @@ fn main() {
     divan::main();
 }
 
-struct Fixture {
+struct AppendBench {
     runtime: Runtime,
-    store: Arc<Sqlite>,
+    store: Arc<SqliteStore>,
     _folder: TempDir,
 }
 
-fn fixture() -> Fixture {
+fn fixture() -> AppendBench {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = tempfile::tempdir_in(target).expect("the target folder is writable");
-    let store = Arc::new(Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder"));
+    let store = Arc::new(SqliteStore::open(&folder.path().join("segue.db")).expect("an empty folder"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
-    Fixture { runtime, store, _folder: folder }
+    AppendBench { runtime, store, _folder: folder }
 }
 
-impl Fixture {
+impl AppendBench {
     fn commit(&self, writes: Vec<Write>) {
         let transaction = Transaction { fence: None, writes };
         self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
@@ -55,7 +55,7 @@ fn thread() -> Thread {
 fn message(number: usize) -> NewEvent {
     let text = format!("{number}: {}", "a sentence of some length. ".repeat(10));
     let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
-    NewEvent::message(&message, Timestamp::now()).expect("text is JSON")
+    NewEvent::from_message(&message, Timestamp::now()).expect("text is JSON")
 }
 
 fn model_called(number: usize) -> NewEvent {
@@ -79,10 +79,10 @@ fn appends(bencher: Bencher<'_, '_>, event: fn(usize) -> NewEvent) {
     });
 }
 
-async fn append_all(store: Arc<Sqlite>, thread_id: ThreadId, event: fn(usize) -> NewEvent) {
+async fn append_all(store: Arc<SqliteStore>, thread_id: ThreadId, event: fn(usize) -> NewEvent) {
     let run_id = RunId::generate();
     for number in 0..APPENDS_PER_TASK {
-        let events = vec![event(number).in_run(run_id)];
+        let events = vec![event(number).with_run(run_id)];
         let transaction = Transaction { fence: None, writes: vec![Write::Append { thread_id, events }] };
         store.commit(transaction).await.expect("the disk has room");
     }
@@ -135,7 +135,7 @@ fn page_of_50_around_superseded_events(bencher: Bencher<'_, '_>, events: usize) 
 fn first_50_of_10_000_threads(bencher: Bencher<'_, '_>) {
     let fixture = fixture();
     fixture.threads(10_000);
-    let filter = ThreadFilter::of(protocol::Scope::Owner(None), 50);
+    let filter = ThreadFilter::for_scope(protocol::OwnerScope::Owner(None), 50);
     bencher.bench(|| fixture.runtime.block_on(fixture.store.threads(filter.clone())));
 }
 
@@ -144,11 +144,11 @@ fn first_50_of_10_000_threads(bencher: Bencher<'_, '_>) {
 fn open_list_and_close_with_10_000_threads(bencher: Bencher<'_, '_>) {
     let fixture = fixture();
     fixture.threads(10_000);
-    let Fixture { runtime, store, _folder: folder } = fixture;
+    let AppendBench { runtime, store, _folder: folder } = fixture;
     drop(store);
-    let filter = ThreadFilter::of(protocol::Scope::Owner(None), 50);
+    let filter = ThreadFilter::for_scope(protocol::OwnerScope::Owner(None), 50);
     bencher.bench(|| {
-        let store = Sqlite::open(&folder.path().join("segue.db")).expect("it exists");
+        let store = SqliteStore::open(&folder.path().join("segue.db")).expect("it exists");
         runtime.block_on(store.threads(filter.clone()))
     });
 }

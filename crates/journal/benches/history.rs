@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use jiff::Timestamp;
-use journal::view::context::Beginning;
+use journal::view::context::ContextOutline;
 use journal::{
-    EventQuery, HistoryPage, HistoryQuery, RunPatch, Sqlite, Store, Transaction, Write, history_page,
+    EventQuery, HistoryPage, HistoryQuery, RunPatch, SqliteStore, Store, Transaction, Write, history_page,
 };
 use protocol::{
     AssistantId, Category, Event, EventType, Message, NewEvent, Run, RunFeedback, RunId, RunStatus, Seq,
@@ -33,22 +33,22 @@ fn main() {
     divan::main();
 }
 
-struct Fixture {
+struct HistoryBench {
     runtime: Runtime,
-    store: Arc<Sqlite>,
+    store: Arc<SqliteStore>,
     thread_id: ThreadId,
     last_run: RunId,
     _folder: TempDir,
 }
 
 /// Returns a thread of so many messages, two a run, with the events that a run without tools has.
-fn fixture(messages: usize) -> Fixture {
+fn fixture(messages: usize) -> HistoryBench {
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
-    let store = Arc::new(Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder"));
+    let store = Arc::new(SqliteStore::open(&folder.path().join("segue.db")).expect("an empty folder"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
     let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH);
     let thread_id = thread.thread_id;
-    let mut fixture = Fixture { runtime, store, thread_id, last_run: RunId::generate(), _folder: folder };
+    let mut fixture = HistoryBench { runtime, store, thread_id, last_run: RunId::generate(), _folder: folder };
     fixture.commit(vec![Write::CreateThread(thread)]);
     let mut kept_from = 1;
     let mut tail: std::collections::VecDeque<Seq> = std::collections::VecDeque::new();
@@ -63,7 +63,7 @@ fn fixture(messages: usize) -> Fixture {
         since += 2;
         if since > MESSAGES_PER_COMPACTION {
             let last_seq = tail[tail.len() - MESSAGES_KEPT];
-            writes.push(Write::Append { thread_id, events: vec![marker((kept_from, last_seq), tail.len())] });
+            writes.push(Write::Append { thread_id, events: vec![compaction_event((kept_from, last_seq), tail.len())] });
             seq += 1;
             (kept_from, since) = (last_seq + 1, 0);
             tail.drain(..tail.len() - MESSAGES_KEPT);
@@ -76,7 +76,7 @@ fn fixture(messages: usize) -> Fixture {
     fixture
 }
 
-impl Fixture {
+impl HistoryBench {
     fn commit(&self, writes: Vec<Write>) {
         let transaction = Transaction { fence: None, writes };
         self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
@@ -91,11 +91,11 @@ fn text(number: usize) -> String {
     format!("Message {number}: {}", "some words that people say ".repeat(6))
 }
 
-fn fact(event_type: EventType, content: &serde_json::Value) -> NewEvent {
+fn event(event_type: EventType, content: &serde_json::Value) -> NewEvent {
     NewEvent::new(event_type, content, Timestamp::now()).expect("JSON")
 }
 
-fn marker((first_seq, last_seq): (Seq, Seq), replaced: usize) -> NewEvent {
+fn compaction_event((first_seq, last_seq): (Seq, Seq), replaced: usize) -> NewEvent {
     let content = json!({
         "schema_version": 1, "trigger": "auto", "first_seq": first_seq, "last_seq": last_seq,
         "replaced_count": replaced - MESSAGES_KEPT, "kept_count": MESSAGES_KEPT, "tokens_before": 170_000,
@@ -103,7 +103,7 @@ fn marker((first_seq, last_seq): (Seq, Seq), replaced: usize) -> NewEvent {
         "sections": {"goal": "Mend the importer."}, "carry_over": {}, "last_request_seq": null,
         "duration_ms": 9_000,
     });
-    fact(EventType::Compacted, &content)
+    event(EventType::Compacted, &content)
 }
 
 fn turn(thread_id: ThreadId, run_id: RunId, number: usize) -> Vec<Write> {
@@ -121,12 +121,12 @@ fn turn(thread_id: ThreadId, run_id: RunId, number: usize) -> Vec<Write> {
         created_at: now,
         updated_at: now,
     };
-    let said = |message: Message| NewEvent::message(&message, now).expect("text is JSON").in_run(run_id);
+    let said = |message: Message| NewEvent::from_message(&message, now).expect("text is JSON").with_run(run_id);
     let events = vec![
         said(Message::human(text(number))),
-        fact(EventType::RunStarted, &json!({"model": "scripted/one"})).in_run(run_id),
+        event(EventType::RunStarted, &json!({"model": "scripted/one"})).with_run(run_id),
         said(Message::ai(text(number + 1))),
-        fact(EventType::RunEnded, &json!({"status": "success", "steps": 1})).in_run(run_id),
+        event(EventType::RunEnded, &json!({"status": "success", "steps": 1})).with_run(run_id),
     ];
     let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
     vec![Write::AdmitRun(run), Write::Append { thread_id, events }, Write::UpdateRun { run_id, patch }]
@@ -142,7 +142,7 @@ fn history_page_of_50_at_the_end(bencher: Bencher<'_, '_>, messages: usize) {
 #[divan::bench(args = LENGTHS)]
 fn history_page_of_50_at_the_end_with_feedback(bencher: Bencher<'_, '_>, messages: usize) {
     let fixture = fixture(messages);
-    let feedback = Some(RunFeedback::LOCAL.to_owned());
+    let feedback = Some(RunFeedback::LOCAL_USER.to_owned());
     let query = HistoryQuery { limit: 50, feedback, ..HistoryQuery::default() };
     bencher.bench(|| fixture.page(&query));
 }
@@ -179,7 +179,7 @@ fn context_from_the_newest_page_back(bencher: Bencher<'_, '_>, messages: usize) 
     let fixture = fixture(messages);
     let categories = vec![Category::Message, Category::Middleware];
     bencher.bench(|| {
-        let mut beginning = Beginning::default();
+        let mut beginning = ContextOutline::default();
         let mut pages: Vec<Vec<Event>> = Vec::new();
         let mut before = None;
         loop {
@@ -191,7 +191,7 @@ fn context_from_the_newest_page_back(bencher: Bencher<'_, '_>, messages: usize) 
             };
             let page = fixture.runtime.block_on(fixture.store.events(fixture.thread_id, query));
             let page = page.expect("it is sound");
-            beginning.look(&page);
+            beginning.scan_page(&page);
             before = page.first().map(|event| event.seq);
             let is_all = page.len() < CONTEXT_PAGE_ROWS;
             pages.push(page);
@@ -199,8 +199,8 @@ fn context_from_the_newest_page_back(bencher: Bencher<'_, '_>, messages: usize) 
                 break;
             }
         }
-        let mut context = beginning.opening(None);
-        context.extend(pages.iter().rev().flat_map(|page| beginning.project(page)));
+        let mut context = beginning.opening_messages(None);
+        context.extend(pages.iter().rev().flat_map(|page| beginning.project_messages(page)));
         context
     });
 }
@@ -208,7 +208,7 @@ fn context_from_the_newest_page_back(bencher: Bencher<'_, '_>, messages: usize) 
 #[divan::bench(args = LENGTHS)]
 fn trace_of_the_last_run(bencher: Bencher<'_, '_>, messages: usize) {
     let fixture = fixture(messages);
-    let Fixture { runtime, store, thread_id, last_run, .. } = &fixture;
+    let HistoryBench { runtime, store, thread_id, last_run, .. } = &fixture;
     bencher.bench(|| runtime.block_on(store.run_events(*thread_id, *last_run, 0, 100)).expect("it is sound"));
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use divan::Bencher;
 use jiff::Timestamp;
-use journal::{ItemQuery, Planned, Sqlite, Store, SummaryQuery, Transaction, Transfer, TurnQuery, Write};
-use protocol::{AssistantId, Item, MediumTermSummary, Message, NewEvent, SummaryId, Thread, ThreadId};
+use journal::{ItemQuery, ThreadVersion, SqliteStore, Store, SummaryQuery, Transaction, TurnSummarization, TurnQuery, Write};
+use protocol::{AssistantId, StoredItem, MediumTermSummary, Message, NewEvent, SummaryId, Thread, ThreadId};
 use serde_json::{Map, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -24,46 +24,46 @@ fn main() {
     divan::main();
 }
 
-struct Fixture {
+struct MemoryBench {
     runtime: Runtime,
-    store: Sqlite,
+    store: SqliteStore,
     threads: [ThreadId; 2],
     _folder: TempDir,
 }
 
-fn fixture() -> Fixture {
+fn fixture() -> MemoryBench {
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
-    let store = Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder");
+    let store = SqliteStore::open(&folder.path().join("segue.db")).expect("an empty folder");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
     let threads =
         [(); 2].map(|()| Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH));
     let ids = threads.each_ref().map(|thread| thread.thread_id);
-    let fixture = Fixture { runtime, store, threads: ids, _folder: folder };
+    let fixture = MemoryBench { runtime, store, threads: ids, _folder: folder };
     fixture.commit(threads.map(Write::CreateThread).into());
     for first in (0..TURNS).step_by(2_000) {
-        fixture.commit((first..first + 2_000).map(|turn| fixture.said(turn)).collect());
+        fixture.commit((first..first + 2_000).map(|turn| fixture.append_message(turn)).collect());
     }
     for first in (1..OLD_TURNS).step_by(1_000) {
         let windows =
-            (first..first + 1_000).step_by(10).map(|first| fixture.transfer((first, first + 9), None));
-        fixture.commit(windows.map(Write::TransferTurns).collect());
+            (first..first + 1_000).step_by(10).map(|first| fixture.summarization((first, first + 9), None));
+        fixture.commit(windows.map(Write::SummarizeTurns).collect());
     }
     fixture
 }
 
-impl Fixture {
+impl MemoryBench {
     fn commit(&self, writes: Vec<Write>) {
         let transaction = Transaction { fence: None, writes };
         self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
     }
 
-    fn said(&self, turn: u64) -> Write {
+    fn append_message(&self, turn: u64) -> Write {
         let text = format!("Turn {turn}: {}", "some words that people say ".repeat(12));
-        let event = NewEvent::message(&Message::human(text), Timestamp::UNIX_EPOCH).expect("JSON");
+        let event = NewEvent::from_message(&Message::human(text), Timestamp::UNIX_EPOCH).expect("JSON");
         Write::Append { thread_id: self.threads[turn as usize % 2], events: vec![event] }
     }
 
-    fn transfer(&self, (first, last): (u64, u64), thread: Option<usize>) -> Transfer {
+    fn summarization(&self, (first, last): (u64, u64), thread: Option<usize>) -> TurnSummarization {
         let summary = MediumTermSummary {
             id: SummaryId::generate(),
             agent_id: AssistantId::default(),
@@ -74,55 +74,55 @@ impl Fixture {
         };
         let turns = last + 1 - first;
         let threads = thread.map_or(self.threads.to_vec(), |thread| vec![self.threads[thread]]);
-        let planned = |thread_id| Planned { thread_id, last_seq: TURNS };
+        let planned = |thread_id| ThreadVersion { thread_id, last_seq: TURNS };
         let threads = threads.into_iter().map(planned).collect();
         let turns = if thread.is_some() { turns.div_ceil(2) } else { turns };
-        Transfer { summary, thread_id: thread.map(|thread| self.threads[thread]), turns, threads }
+        TurnSummarization { summary, thread_id: thread.map(|thread| self.threads[thread]), turns, thread_versions: threads }
     }
 
-    fn give_back(&self, transfer: &Transfer) {
+    fn restore_turns(&self, transfer: &TurnSummarization) {
         self.commit(vec![Write::RestoreTurns { summary_ids: vec![transfer.summary.id], scope: None }]);
     }
 }
 
 /// A window of all turns.
 #[divan::bench(args = [100, 1_000, 10_000, 50_000], sample_count = 20, sample_size = 1)]
-fn transfer_of_a_window(bencher: Bencher<'_, '_>, turns: u64) {
-    transfer(bencher, (OLD_TURNS + 1, OLD_TURNS + turns), None);
+fn summarize_window(bencher: Bencher<'_, '_>, turns: u64) {
+    measure_summarization(bencher, (OLD_TURNS + 1, OLD_TURNS + turns), None);
 }
 
 /// So many turns of one thread, and those of the other between them.
 #[divan::bench(args = [1_000, 10_000], sample_count = 20, sample_size = 1)]
-fn transfer_of_a_thread(bencher: Bencher<'_, '_>, turns: u64) {
-    transfer(bencher, (OLD_TURNS + 1, OLD_TURNS + 2 * turns - 1), Some(0));
+fn summarize_thread(bencher: Bencher<'_, '_>, turns: u64) {
+    measure_summarization(bencher, (OLD_TURNS + 1, OLD_TURNS + 2 * turns - 1), Some(0));
 }
 
-fn transfer(bencher: Bencher<'_, '_>, window: (u64, u64), thread: Option<usize>) {
+fn measure_summarization(bencher: Bencher<'_, '_>, window: (u64, u64), thread: Option<usize>) {
     let fixture = fixture();
-    let last = std::cell::RefCell::new(None::<Transfer>);
+    let last = std::cell::RefCell::new(None::<TurnSummarization>);
     bencher
         .with_inputs(|| {
             if let Some(last) = last.take() {
-                fixture.give_back(&last);
+                fixture.restore_turns(&last);
             }
-            fixture.transfer(window, thread)
+            fixture.summarization(window, thread)
         })
         .bench_local_values(|transfer| {
-            fixture.commit(vec![Write::TransferTurns(transfer.clone())]);
+            fixture.commit(vec![Write::SummarizeTurns(transfer.clone())]);
             last.replace(Some(transfer));
         });
 }
 
 #[divan::bench(args = [1_000, 10_000], sample_count = 20, sample_size = 1)]
-fn giving_back_a_window(bencher: Bencher<'_, '_>, turns: u64) {
+fn restore_window(bencher: Bencher<'_, '_>, turns: u64) {
     let fixture = fixture();
     bencher
         .with_inputs(|| {
-            let transfer = fixture.transfer((OLD_TURNS + 1, OLD_TURNS + turns), None);
-            fixture.commit(vec![Write::TransferTurns(transfer.clone())]);
+            let transfer = fixture.summarization((OLD_TURNS + 1, OLD_TURNS + turns), None);
+            fixture.commit(vec![Write::SummarizeTurns(transfer.clone())]);
             transfer
         })
-        .bench_local_values(|transfer| fixture.give_back(&transfer));
+        .bench_local_values(|transfer| fixture.restore_turns(&transfer));
 }
 
 /// 500 turns in the middle: of the assistant, and of one thread after an event.
@@ -130,7 +130,7 @@ fn giving_back_a_window(bencher: Bencher<'_, '_>, turns: u64) {
 fn page_of_turns(bencher: Bencher<'_, '_>, whose: &str) {
     let fixture = fixture();
     let thread_id = (whose == "of a thread").then_some(fixture.threads[0]);
-    let all = TurnQuery { limit: 500, archived: Some(false), ..TurnQuery::of(AssistantId::default()) };
+    let all = TurnQuery { limit: 500, archived: Some(false), ..TurnQuery::for_agent(AssistantId::default()) };
     let query = match thread_id {
         Some(_) => TurnQuery { thread_id, after_seq: Some(TURNS / 4), ..all },
         None => TurnQuery { first: TURNS / 2, ..all },
@@ -157,7 +157,7 @@ fn newest_summaries(bencher: Bencher<'_, '_>, which: &str) {
 #[divan::bench(args = ["newest", "of a namespace", "by words"], sample_count = 50)]
 fn page_of_items(bencher: Bencher<'_, '_>, which: &str) {
     let fixture = fixture();
-    let item = |number: usize| Item {
+    let item = |number: usize| StoredItem {
         namespace: vec!["users".to_owned(), format!("{}", number % 100)],
         key: format!("item-{number}"),
         value: Map::from_iter([(

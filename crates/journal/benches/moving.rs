@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use journal::moving::{self, End, Progress, Step, Watch};
-use journal::{Sqlite, Store, Transaction, Write};
+use journal::copy::{self, JournalLocation, CopyProgress, CopyPhase, ProgressCallback};
+use journal::{SqliteStore, Store, Transaction, Write};
 use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
-use test_postgres::{Cluster, Place, Settings};
+use test_postgres::{Cluster, DataLocation, ClusterSettings};
 
 /// Megabytes that are moved where nothing else is asked for.
 const MEGABYTES: usize = 100;
@@ -26,7 +26,7 @@ fn main() {
     let asked = std::env::args().skip(1).find_map(|text| text.parse().ok());
     let threads = asked.unwrap_or(MEGABYTES) * 1_000_000 / BYTES / EVENTS;
     let options = vec![("fsync", "on"), ("full_page_writes", "on"), ("shared_buffers", "256MB")];
-    let settings = Settings { place: Place::Disk, options, ..Settings::default() };
+    let settings = ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
     let server = Cluster::start_with(&settings).expect("PostgreSQL is installed");
     let database = server.create_database().expect("the server runs");
     let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
@@ -38,33 +38,33 @@ fn main() {
             "{:>22} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10}",
             "", "rows", "copy/s", "compare/s", "index/s", "all s", "peak MiB"
         );
-        let there = || End::Server(database.socket_url());
-        measured("SQLite to PostgreSQL", End::File(first.clone()), there()).await;
-        measured("PostgreSQL to SQLite", there(), End::File(back)).await;
+        let there = || JournalLocation::Server(database.socket_url());
+        measure_copy("SQLite to PostgreSQL", JournalLocation::File(first.clone()), there()).await;
+        measure_copy("PostgreSQL to SQLite", there(), JournalLocation::File(back)).await;
         let began = Instant::now();
         let file = folder.path().join("backup.db");
-        let made = moving::backup(End::File(first), file, Box::new(|_| ControlFlow::Continue(()))).await;
+        let made = copy::backup(JournalLocation::File(first), file, Box::new(|_| ControlFlow::Continue(()))).await;
         let bytes = made.expect("it is made").expect("nobody stopped it").bytes;
         println!("backup of {} MiB in {:.1} s", bytes >> 20, began.elapsed().as_secs_f64());
     });
 }
 
-async fn measured(what: &str, from: End, to: End) {
+async fn measure_copy(what: &str, from: JournalLocation, to: JournalLocation) {
     let (told, times) = std::sync::mpsc::channel();
     let began = Instant::now();
-    let watch: Watch = Box::new(move |Progress { step, .. }: &Progress| {
+    let watch: ProgressCallback = Box::new(move |CopyProgress { step, .. }: &CopyProgress| {
         // Nobody listens any more when the copy ended.
         let _ = told.send((*step, began.elapsed()));
         ControlFlow::Continue(())
     });
-    let copied = moving::copy(from, to, watch).await.expect("it is copied");
+    let copied = copy::copy(from, to, watch).await.expect("it is copied");
     let all = began.elapsed();
     let mut ends = [Duration::ZERO; 3];
     for (step, at) in times {
         ends[match step {
-            Step::Copy => 0,
-            Step::Compare => 1,
-            Step::Index => 2,
+            CopyPhase::Copy => 0,
+            CopyPhase::Compare => 1,
+            CopyPhase::Index => 2,
         }] = at;
     }
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown")]
@@ -81,7 +81,7 @@ async fn measured(what: &str, from: End, to: End) {
 }
 
 async fn fill(path: &Path, threads: usize) {
-    let store = Sqlite::open(path).expect("the folder is empty");
+    let store = SqliteStore::open(path).expect("the folder is empty");
     let words = "and then the clock was passed in as an argument ".repeat(BYTES / 50);
     for _ in 0..threads {
         let thread_id = ThreadId::generate();
@@ -91,14 +91,14 @@ async fn fill(path: &Path, threads: usize) {
         for batch in 0..EVENTS / BATCH {
             let event = |at: usize| {
                 let message = Message::human(format!("{} {words}", batch * BATCH + at));
-                NewEvent::message(&message, now).expect("text is JSON")
+                NewEvent::from_message(&message, now).expect("text is JSON")
             };
             let events = (0..BATCH).map(event).collect();
             let writes = vec![Write::Append { thread_id, events }];
             store.commit(Transaction { fence: None, writes }).await.expect("it is stored");
         }
     }
-    store.index().await.expect("it is indexed");
+    store.update_search_index().await.expect("it is indexed");
 }
 
 /// Returns the most memory that this process has had; 0 where the system does not tell.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use journal::{PoolSettings, Postgres, SearchQuery, Sqlite, Store, Transaction, Write};
-use protocol::{AssistantId, Message, NewEvent, Scope, Thread, ThreadId, UserId};
+use journal::{PoolSettings, PostgresStore, SearchQuery, SqliteStore, Store, Transaction, Write};
+use protocol::{AssistantId, Message, NewEvent, OwnerScope, Thread, ThreadId, UserId};
 use test_postgres::Cluster;
 
 const OWNERS: usize = 500;
@@ -27,28 +27,28 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let folder = tempfile::tempdir().expect("a folder");
-        let sqlite = Sqlite::open(&folder.path().join("segue.db")).expect("the folder is empty");
-        measured("SQLite", Arc::new(sqlite)).await;
+        let sqlite = SqliteStore::open(&folder.path().join("segue.db")).expect("the folder is empty");
+        measure_searches("SQLite", Arc::new(sqlite)).await;
         let server = Cluster::start().expect("PostgreSQL is installed");
         let database = server.create_database().expect("the server runs");
         let pool = PoolSettings {
             min_idle: 1,
             max: 4,
-            idle: Duration::from_secs(300),
-            lifetime: Duration::from_secs(3_600),
-            patience: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(300),
+            max_lifetime: Duration::from_secs(3_600),
+            wait_timeout: Duration::from_secs(30),
         };
-        let store = Postgres::open(&database.socket_url(), pool).await.expect("an empty database");
-        measured("PostgreSQL", Arc::new(store)).await;
+        let store = PostgresStore::open(&database.socket_url(), pool).await.expect("an empty database");
+        measure_searches("PostgreSQL", Arc::new(store)).await;
         drop(database);
     });
 }
 
-async fn measured(what: &str, store: Arc<dyn Store>) {
+async fn measure_searches(what: &str, store: Arc<dyn Store>) {
     fill(&*store).await;
-    store.index().await.expect("it is indexed");
+    store.update_search_index().await.expect("it is indexed");
     for (whose, owner) in [("one of many", Some(7)), ("the largest", Some(OWNERS - 1)), ("everyone", None)] {
-        let scope = owner.map(|owner| Scope::Owner(Some(user(owner))));
+        let scope = owner.map(|owner| OwnerScope::Owner(Some(user(owner))));
         let query =
             SearchQuery { words: vec!["heron".to_owned()], limit: 10, scope, ..SearchQuery::default() };
         let mut times = Vec::with_capacity(ROUNDS);
@@ -86,7 +86,7 @@ fn thread(number: usize) -> [Write; 2] {
         let mixed = (number * MESSAGES + at).wrapping_mul(0x9e37_79b1) >> 8;
         let word = if mixed.is_multiple_of(RARE) { "heron" } else { "duck" };
         let text = format!("{number} {at} {word} {}", "a sentence of some length ".repeat(8));
-        NewEvent::message(&Message::human(text), now).expect("text is JSON")
+        NewEvent::from_message(&Message::human(text), now).expect("text is JSON")
     };
     let events = (0..MESSAGES).map(message).collect();
     [Write::CreateThread(Thread::blank(thread_id, assistant, now)), Write::Append { thread_id, events }]

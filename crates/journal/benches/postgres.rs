@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use journal::{PoolSettings, Postgres, Store, Transaction, Write};
+use journal::{PoolSettings, PostgresStore, Store, Transaction, Write};
 use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId};
 use serde_json::json;
-use test_postgres::{Cluster, Database, Place, Settings};
+use test_postgres::{Cluster, TestDatabase, DataLocation, ClusterSettings};
 
 /// How long each row of the table is measured.
-const MEASURED: Duration = Duration::from_secs(5);
+const MEASURED_TIME: Duration = Duration::from_secs(5);
 /// Events of one batch.
 const BATCH: usize = 100;
 
 fn main() {
     let options = vec![("fsync", "on"), ("full_page_writes", "on"), ("shared_buffers", "256MB")];
-    let settings = Settings { place: Place::Disk, options, ..Settings::default() };
+    let settings = ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
     let server = Cluster::start_with(&settings).expect("PostgreSQL is installed");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -60,7 +60,7 @@ fn plain_inserts(server: &Cluster, clients: usize) -> f64 {
         .status();
     assert!(made.is_ok_and(|made| made.success()), "psql makes the table");
     let clients = clients.to_string();
-    let seconds = MEASURED.as_secs().to_string();
+    let seconds = MEASURED_TIME.as_secs().to_string();
     let output = Command::new("pgbench")
         .args(["-n", "-M", "prepared", "-j", "2", "-c", &clients, "-T", &seconds, "-f"])
         .arg(&script)
@@ -77,7 +77,7 @@ fn plain_inserts(server: &Cluster, clients: usize) -> f64 {
 
 /// Returns the events a second that so many tasks append, each to a thread of its own.
 async fn appends(server: &Cluster, clients: usize, events: fn(usize) -> Vec<NewEvent>) -> f64 {
-    let (_database, store) = opened(server).await;
+    let (_database, store) = open_database(server).await;
     let threads: Vec<Thread> = (0..clients).map(|_| thread()).collect();
     let ids: Vec<ThreadId> = threads.iter().map(|thread| thread.thread_id).collect();
     commit(&store, threads.into_iter().map(Write::CreateThread).collect()).await;
@@ -92,7 +92,7 @@ async fn appends(server: &Cluster, clients: usize, events: fn(usize) -> Vec<NewE
             let (store, count) = (store.clone(), Arc::clone(&count));
             tokio::spawn(async move {
                 let mut number = 0;
-                while begun.elapsed() < MEASURED {
+                while begun.elapsed() < MEASURED_TIME {
                     let events = events(number);
                     number += events.len();
                     let stored = events.len() as u64;
@@ -108,20 +108,20 @@ async fn appends(server: &Cluster, clients: usize, events: fn(usize) -> Vec<NewE
     count.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
 }
 
-async fn opened(server: &Cluster) -> (Database, Postgres) {
+async fn open_database(server: &Cluster) -> (TestDatabase, PostgresStore) {
     let database = server.create_database().expect("the server runs");
     let pool = PoolSettings {
         min_idle: 2,
         max: 10,
-        idle: Duration::from_secs(300),
-        lifetime: Duration::from_secs(3_600),
-        patience: Duration::from_secs(30),
+        idle_timeout: Duration::from_secs(300),
+        max_lifetime: Duration::from_secs(3_600),
+        wait_timeout: Duration::from_secs(30),
     };
-    let store = Postgres::open(&database.socket_url(), pool).await.expect("an empty database");
+    let store = PostgresStore::open(&database.socket_url(), pool).await.expect("an empty database");
     (database, store)
 }
 
-async fn commit(store: &Postgres, writes: Vec<Write>) {
+async fn commit(store: &PostgresStore, writes: Vec<Write>) {
     store.commit(Transaction { fence: None, writes }).await.expect("the server runs");
 }
 
@@ -132,7 +132,7 @@ fn thread() -> Thread {
 fn message(number: usize) -> NewEvent {
     let text = format!("{number}: {}", "a sentence of some length. ".repeat(10));
     let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
-    NewEvent::message(&message, Timestamp::now()).expect("text is JSON")
+    NewEvent::from_message(&message, Timestamp::now()).expect("text is JSON")
 }
 
 fn trace(number: usize) -> NewEvent {

@@ -7,43 +7,43 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use journal::{Fence, RunPatch, Scoped, Sqlite, Store, ThreadPatch, Transaction, Write};
+use journal::{FencingToken, RunPatch, ScopedStore, SqliteStore, Store, ThreadPatch, Transaction, Write};
 use protocol::{
-    AiMessage, AssistantId, Block, Checkpoint, CheckpointId, CheckpointSource, EventType, Message, NewEvent,
-    Run, RunId, RunRequest, RunStatus, Scope, StopReason, Thread, ThreadId, ThreadStatus, Usage,
+    AiMessage, AssistantId, ContentBlock, Checkpoint, CheckpointId, CheckpointSource, EventType, Message, NewEvent,
+    Run, RunId, RunRequest, RunStatus, OwnerScope, StopReason, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
 /// Threads in which something runs at the same time.
-const AT_ONCE: usize = 128;
+const CONCURRENT_TASKS: usize = 128;
 const RUNS_EACH: usize = 100;
 const OWNER: &str = "host-1234-0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
 const LEASE: SignedDuration = SignedDuration::from_secs(30);
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
-    for kind in [Kind::Working, Kind::Waiting] {
+    for kind in [AdmissionMode::Immediate, AdmissionMode::Queued] {
         runtime.block_on(measure(kind));
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum AdmissionMode {
     /// A run begins as it comes.
-    Working,
+    Immediate,
     /// It waits in the queue before it begins.
-    Waiting,
+    Queued,
 }
 
-async fn measure(kind: Kind) {
+async fn measure(kind: AdmissionMode) {
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
     let store: Arc<dyn Store> =
-        Arc::new(Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder"));
+        Arc::new(SqliteStore::open(&folder.path().join("segue.db")).expect("an empty folder"));
     let (begin, cpu) = (Instant::now(), writer_time());
     let mut tasks = Vec::new();
-    for _ in 0..AT_ONCE {
-        let store: Arc<dyn Store> = Arc::new(Scoped::new(Arc::clone(&store), Scope::Owner(None)));
-        tasks.push(tokio::spawn(work(store, kind)));
+    for _ in 0..CONCURRENT_TASKS {
+        let store: Arc<dyn Store> = Arc::new(ScopedStore::new(Arc::clone(&store), OwnerScope::Owner(None)));
+        tasks.push(tokio::spawn(run_load(store, kind)));
     }
     let mut commits = Vec::new();
     for task in tasks {
@@ -52,10 +52,10 @@ async fn measure(kind: Kind) {
     report(kind, (begin.elapsed(), writer_time().saturating_sub(cpu)), commits);
 }
 
-fn report(kind: Kind, (wall, cpu): (Duration, Duration), mut commits: Vec<Duration>) {
-    let runs = AT_ONCE * RUNS_EACH;
+fn report(kind: AdmissionMode, (wall, cpu): (Duration, Duration), mut commits: Vec<Duration>) {
+    let runs = CONCURRENT_TASKS * RUNS_EACH;
     let each = |time: Duration, count: usize| time.as_secs_f64() * 1e6 / count as f64;
-    println!("{kind:?}: {:.0} runs a second, {AT_ONCE} at once", runs as f64 / wall.as_secs_f64());
+    println!("{kind:?}: {:.0} runs a second, {CONCURRENT_TASKS} at once", runs as f64 / wall.as_secs_f64());
     println!("  writer: {:.1} µs a run, {:.1} µs a transaction", each(cpu, runs), each(cpu, commits.len()));
     commits.sort_unstable();
     let at = |part: f64| commits[(commits.len() as f64 * part) as usize];
@@ -75,16 +75,16 @@ fn writer_time() -> Duration {
 }
 
 /// One thread's runs, one after the other.
-struct Work {
+struct ThreadLoad {
     store: Arc<dyn Store>,
     thread_id: ThreadId,
     before: Option<CheckpointId>,
     commits: Vec<Duration>,
 }
 
-async fn work(store: Arc<dyn Store>, kind: Kind) -> Vec<Duration> {
+async fn run_load(store: Arc<dyn Store>, kind: AdmissionMode) -> Vec<Duration> {
     let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH);
-    let mut work = Work { store, thread_id: thread.thread_id, before: None, commits: Vec::new() };
+    let mut work = ThreadLoad { store, thread_id: thread.thread_id, before: None, commits: Vec::new() };
     work.commit(None, vec![Write::CreateThread(thread)]).await;
     work.commits.clear();
     for number in 0..RUNS_EACH {
@@ -93,20 +93,20 @@ async fn work(store: Arc<dyn Store>, kind: Kind) -> Vec<Duration> {
     work.commits
 }
 
-impl Work {
-    async fn commit(&mut self, fence: Option<Fence>, writes: Vec<Write>) {
+impl ThreadLoad {
+    async fn commit(&mut self, fence: Option<FencingToken>, writes: Vec<Write>) {
         let begin = Instant::now();
         self.store.commit(Transaction { fence, writes }).await.expect("the disk has room");
         self.commits.push(begin.elapsed());
     }
 
-    async fn run(&mut self, number: usize, kind: Kind) {
+    async fn run(&mut self, number: usize, kind: AdmissionMode) {
         let now = Timestamp::now();
         let (run, thread_id) = (run(self.thread_id, now), self.thread_id);
         let run_id = run.run_id;
         let request = Write::PutRunRequest { run_id, thread_id, request: Box::new(request(number)) };
         let mut first = vec![request];
-        if let Kind::Waiting = kind {
+        if let AdmissionMode::Queued = kind {
             let waiting =
                 Run { status: RunStatus::Pending, lease_owner: None, lease_until: None, ..run.clone() };
             first.push(Write::QueueRun(waiting));
@@ -114,20 +114,20 @@ impl Work {
         }
         let started = json!({"how": "admitted", "model": run.model});
         let prompt = Message::human(format!("Run {number}: please look at the importer again."));
-        let prompt = NewEvent::message(&prompt, now).expect("text is JSON").in_run(run_id);
+        let prompt = NewEvent::from_message(&prompt, now).expect("text is JSON").with_run(run_id);
         let expected = Write::ExpectCheckpoint { thread_id, checkpoint_id: self.before };
         first.extend([Write::AdmitRun(run), expected]);
         first.push(Write::Append {
             thread_id,
-            events: vec![prompt, fact(EventType::RunStarted, &started, run_id)],
+            events: vec![prompt, event(EventType::RunStarted, &started, run_id)],
         });
         first.push(self.status(ThreadStatus::Busy));
         let checkpoint = self.checkpoint(run_id, 0, Some("model"));
         first.push(Write::PutCheckpoint(checkpoint));
         self.commit(None, first).await;
-        let answer = NewEvent::message(&answer(number), Timestamp::now()).expect("text is JSON");
-        self.step((run_id, 1, Some("after_agent")), vec![answer.in_run(run_id)]).await;
-        let ended = fact(EventType::RunEnded, &json!({"status": "success", "steps": 2}), run_id);
+        let answer = NewEvent::from_message(&answer(number), Timestamp::now()).expect("text is JSON");
+        self.step((run_id, 1, Some("after_agent")), vec![answer.with_run(run_id)]).await;
+        let ended = event(EventType::RunEnded, &json!({"status": "success", "steps": 2}), run_id);
         self.step((run_id, 2, None), vec![ended]).await;
     }
 
@@ -147,7 +147,7 @@ impl Work {
         writes.push(Write::Append { thread_id: self.thread_id, events });
         let checkpoint = self.checkpoint(run_id, step, next);
         writes.push(Write::PutCheckpoint(checkpoint));
-        self.commit(Some(Fence { run_id, owner: OWNER.to_owned() }), writes).await;
+        self.commit(Some(FencingToken { run_id, owner: OWNER.to_owned() }), writes).await;
     }
 
     fn status(&self, status: ThreadStatus) -> Write {
@@ -174,14 +174,14 @@ impl Work {
     }
 }
 
-fn fact(event_type: EventType, content: &Value, run_id: RunId) -> NewEvent {
-    NewEvent::new(event_type, content, Timestamp::now()).expect("JSON").in_run(run_id)
+fn event(event_type: EventType, content: &Value, run_id: RunId) -> NewEvent {
+    NewEvent::new(event_type, content, Timestamp::now()).expect("JSON").with_run(run_id)
 }
 
 fn answer(number: usize) -> Message {
     let text = format!("{number}: {}", "The loop ends one row early. ".repeat(8));
     Message::Ai(AiMessage {
-        content: vec![Block::text(text)],
+        content: vec![ContentBlock::text(text)],
         model: Some("anthropic/claude-sonnet-4".to_owned()),
         stop: Some(StopReason::EndTurn),
         ..AiMessage::default()

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use journal::{Fence, RunPatch, Sqlite, Store, ThreadPatch, Transaction, Write};
+use journal::{FencingToken, RunPatch, SqliteStore, Store, ThreadPatch, Transaction, Write};
 use protocol::{
-    AiMessage, AssistantId, Block, Checkpoint, CheckpointId, CheckpointSource, EventType, Message, NewEvent,
+    AiMessage, AssistantId, ContentBlock, Checkpoint, CheckpointId, CheckpointSource, EventType, Message, NewEvent,
     Run, RunId, RunStatus, StopReason, Thread, ThreadId, ThreadStatus, ToolMessage, ToolStatus, Usage,
 };
 use serde_json::{Map, Value, json};
@@ -19,20 +19,20 @@ const LEASE: SignedDuration = SignedDuration::from_secs(30);
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    for kind in [Kind::Answer, Kind::ToolCall] {
+    for kind in [TurnKind::Answer, TurnKind::ToolCall] {
         runtime.block_on(measure(kind));
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum TurnKind {
     Answer,
     ToolCall,
 }
 
 /// One thread being worked in.
-struct Work {
-    store: Sqlite,
+struct TurnBench {
+    store: SqliteStore,
     thread_id: ThreadId,
     before: Option<CheckpointId>,
     /// Bytes of what was said, and of arguments and results of tools.
@@ -42,27 +42,27 @@ struct Work {
     commits: Vec<Duration>,
 }
 
-async fn measure(kind: Kind) {
+async fn measure(kind: TurnKind) {
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).expect("an empty folder");
+    let store = SqliteStore::open(&path).expect("an empty folder");
     let thread = thread();
     let mut work =
-        Work { store, thread_id: thread.thread_id, before: None, text: 0, messages: 0, commits: Vec::new() };
+        TurnBench { store, thread_id: thread.thread_id, before: None, text: 0, messages: 0, commits: Vec::new() };
     work.commit(None, vec![Write::CreateThread(thread)]).await;
     work.commits.clear();
     let empty = pages(&path);
     for number in 0..TURNS {
         work.turn(number, kind).await;
     }
-    let Work { store, text, messages, commits, .. } = work;
+    let TurnBench { store, text, messages, commits, .. } = work;
     drop(store);
     report(kind, (&empty, &pages(&path)), (text, messages));
     report_latency(commits);
 }
 
 fn report(
-    kind: Kind,
+    kind: TurnKind,
     (empty, full): (&BTreeMap<String, u64>, &BTreeMap<String, u64>),
     (text, messages): (usize, usize),
 ) {
@@ -97,28 +97,28 @@ fn pages(path: &Path) -> BTreeMap<String, u64> {
     sizes.and_then(Iterator::collect).expect("the database is sound")
 }
 
-impl Work {
-    async fn commit(&mut self, fence: Option<Fence>, writes: Vec<Write>) {
+impl TurnBench {
+    async fn commit(&mut self, fence: Option<FencingToken>, writes: Vec<Write>) {
         let begin = Instant::now();
         self.store.commit(Transaction { fence, writes }).await.expect("the disk has room");
         self.commits.push(begin.elapsed());
     }
 
-    fn said(&mut self, message: &Message, run_id: RunId) -> NewEvent {
+    fn message_event(&mut self, message: &Message, run_id: RunId) -> NewEvent {
         self.text += message.content().iter().map(length).sum::<usize>();
-        let event = NewEvent::message(message, Timestamp::now()).expect("text is JSON").in_run(run_id);
+        let event = NewEvent::from_message(message, Timestamp::now()).expect("text is JSON").with_run(run_id);
         self.messages += event.content.get().len();
         event
     }
 
-    async fn turn(&mut self, number: usize, kind: Kind) {
+    async fn turn(&mut self, number: usize, kind: TurnKind) {
         let now = Timestamp::now();
         let run = run(self.thread_id, now);
         let run_id = run.run_id;
         let started = json!({"how": "admitted", "model": run.model});
         let prompt = format!("Turn {number}: please look at the importer again, it drops the last row.");
         let events =
-            vec![self.said(&Message::human(prompt), run_id), fact(EventType::RunStarted, &started, run_id)];
+            vec![self.message_event(&Message::human(prompt), run_id), event(EventType::RunStarted, &started, run_id)];
         let checkpoint = self.checkpoint(run_id, 0, Some("model"));
         let writes = vec![
             Write::AdmitRun(run),
@@ -130,15 +130,15 @@ impl Work {
         self.commit(None, writes).await;
         self.before = Some(checkpoint.checkpoint_id);
         let mut step = 1;
-        if let Kind::ToolCall = kind {
-            let call = self.said(&call(number), run_id);
+        if let TurnKind::ToolCall = kind {
+            let call = self.message_event(&call(number), run_id);
             self.step((run_id, step, Some("tools")), vec![call]).await;
-            let result = self.said(&result(number), run_id);
+            let result = self.message_event(&result(number), run_id);
             self.step((run_id, step + 1, Some("model")), vec![result]).await;
             step += 2;
         }
-        let answer = self.said(&answer(number), run_id);
-        let ended = fact(EventType::RunEnded, &json!({"status": "success", "steps": step}), run_id);
+        let answer = self.message_event(&answer(number), run_id);
+        let ended = event(EventType::RunEnded, &json!({"status": "success", "steps": step}), run_id);
         self.step((run_id, step, None), vec![answer, ended]).await;
     }
 
@@ -161,7 +161,7 @@ impl Work {
         writes.push(Write::UpdateRun { run_id, patch });
         writes.push(Write::Append { thread_id: self.thread_id, events });
         writes.push(Write::PutCheckpoint(checkpoint.clone()));
-        self.commit(Some(Fence { run_id, owner: OWNER.to_owned() }), writes).await;
+        self.commit(Some(FencingToken { run_id, owner: OWNER.to_owned() }), writes).await;
         self.before = Some(checkpoint.checkpoint_id);
     }
 
@@ -189,19 +189,19 @@ impl Work {
     }
 }
 
-fn length(block: &Block) -> usize {
+fn length(block: &ContentBlock) -> usize {
     match block {
-        Block::Text { text } => text.len(),
-        Block::ToolCall { args, .. } => args.to_string().len(),
-        Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => 0,
+        ContentBlock::Text { text } => text.len(),
+        ContentBlock::ToolCall { args, .. } => args.to_string().len(),
+        ContentBlock::Thinking { .. } | ContentBlock::Media { .. } | ContentBlock::Opaque { .. } => 0,
     }
 }
 
-fn fact(event_type: EventType, content: &Value, run_id: RunId) -> NewEvent {
-    NewEvent::new(event_type, content, Timestamp::now()).expect("JSON").in_run(run_id)
+fn event(event_type: EventType, content: &Value, run_id: RunId) -> NewEvent {
+    NewEvent::new(event_type, content, Timestamp::now()).expect("JSON").with_run(run_id)
 }
 
-fn ai(content: Vec<Block>, stop: StopReason) -> Message {
+fn ai(content: Vec<ContentBlock>, stop: StopReason) -> Message {
     let usage = Usage { input_tokens: 4_000, output_tokens: 90, ..Usage::default() };
     Message::Ai(AiMessage {
         content,
@@ -215,8 +215,8 @@ fn ai(content: Vec<Block>, stop: StopReason) -> Message {
 fn call(number: usize) -> Message {
     let args = json!({"path": format!("src/importer/rows_{number}.rs"), "offset": 1, "limit": 200});
     let id = format!("toolu_01A09q90qw90lq917835lq{number}");
-    let call = Block::ToolCall { id, name: "read_file".to_owned(), args };
-    ai(vec![Block::text("I will look at the file."), call], StopReason::ToolCalls)
+    let call = ContentBlock::ToolCall { id, name: "read_file".to_owned(), args };
+    ai(vec![ContentBlock::text("I will look at the file."), call], StopReason::ToolCalls)
 }
 
 fn result(number: usize) -> Message {
@@ -225,7 +225,7 @@ fn result(number: usize) -> Message {
         id: None,
         call_id: format!("toolu_01A09q90qw90lq917835lq{number}"),
         name: Some("read_file".to_owned()),
-        content: vec![Block::text(line.repeat(12))],
+        content: vec![ContentBlock::text(line.repeat(12))],
         status: ToolStatus::Success,
     })
 }
@@ -235,7 +235,7 @@ fn answer(number: usize) -> Message {
         "{number}: {}",
         "The loop ends one row early, because the count excludes the header. ".repeat(4)
     );
-    ai(vec![Block::text(text)], StopReason::EndTurn)
+    ai(vec![ContentBlock::text(text)], StopReason::EndTurn)
 }
 
 fn run(thread_id: ThreadId, now: Timestamp) -> Run {

@@ -1,7 +1,7 @@
-//! What an engine does for the tables, and the journal's storage over any engine: each question is put to the tables once,
-//! whatever stores the rows.
+//! The interface of a storage engine, and the [`Store`] implementation on top of it. Each method of the store is
+//! implemented once, as a query on the tables, and works with every engine.
 
-pub(crate) mod perform;
+pub(crate) mod apply;
 pub(crate) mod postgres;
 pub(crate) mod sql;
 pub(crate) mod sqlite;
@@ -9,195 +9,200 @@ pub(crate) mod sqlite;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
-    ApiKey, AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item,
-    LoggedTurn, Proposal, Run, RunFeedback, RunId, RunRequest, Scope, Seq, StepPoint, Thread, ThreadId,
-    ThreadState,
+    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
+    InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq, StoredItem,
+    Thread, ThreadId, ThreadState,
 };
 use serde_json::{Map, Value};
 
-use self::sql::Connection;
-use crate::news::News;
-use crate::news::commits::Commits;
+use self::sql::SqlConnection;
+use crate::commit_feed::CommitFeed;
+use crate::commit_feed::local::LocalCommitFeed;
 use crate::tables::events::{self, rewinds};
-use crate::tables::keyed::{self, keys};
+use crate::tables::keyed_rows::{self, api_keys};
 use crate::tables::memory::{items, summaries, turns};
 use crate::tables::runs::{self, claims, feedback, requests};
 use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
 use crate::{
-    Artifact, CheckpointRef, Committed, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
-    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, RankQuery, Ranked, Reach,
-    Replica, Result, RunFilter, SearchQuery, Store, StoredSummary, SummaryQuery, Superseded, ThreadFilter,
-    ThreadSize, Transaction, TurnQuery, Unclaimed,
+    Artifact, CheckpointRef, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource,
+    IndexHit, ItemHit, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, RankQuery,
+    RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary,
+    SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
 };
 
-/// How much a question reads.
+/// The expected size of a read. An engine uses it to choose the thread on which it executes the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rows {
-    /// A few rows that an index finds: it takes less time to read them here and now than to hand the question to another
-    /// thread.
-    Few,
-    /// Many, perhaps.
-    Many,
+pub(crate) enum ReadSize {
+    /// A few rows that an index finds. Reading them on the current thread takes less time than passing the query to
+    /// another thread.
+    Small,
+    /// Possibly many rows, or a scan.
+    Large,
 }
 
-impl Rows {
-    /// The most rows that are few.
-    const FEW_MAX: usize = 100;
+impl ReadSize {
+    /// Maximum number of rows that counts as small.
+    const SMALL_ROWS_MAX: usize = 100;
 
-    /// Returns how much a page of so many rows at most is.
-    const fn up_to(limit: usize) -> Self {
-        if limit <= Self::FEW_MAX { Self::Few } else { Self::Many }
+    /// Returns the size of a page with a row limit.
+    const fn for_limit(limit: usize) -> Self {
+        if limit <= Self::SMALL_ROWS_MAX { Self::Small } else { Self::Large }
     }
 
-    /// Returns how much a question about one thread is, or about all.
-    const fn of_thread(thread_id: Option<ThreadId>) -> Self {
-        if thread_id.is_some() { Self::Few } else { Self::Many }
+    /// Returns the size of a query that concerns one thread, or all threads if `thread_id` is `None`.
+    const fn for_thread(thread_id: Option<ThreadId>) -> Self {
+        if thread_id.is_some() { Self::Small } else { Self::Large }
     }
 }
 
-/// What stores the rows.
+/// A storage engine: it executes transactions and reads, and publishes commits. It has no rules about the rows.
 pub(crate) trait Engine: Send + Sync {
-    /// From where processes can work on it.
-    const REACH: Reach;
+    /// Where the processes that share this database can run.
+    const STORE_SCOPE: StoreScope;
 
-    /// Performs the writes of a transaction together.
-    fn perform(&self, transaction: Transaction) -> impl Future<Output = Result<Committed>> + Send;
+    /// Applies the writes of a transaction atomically and returns once they are durable.
+    fn perform_transaction(
+        &self,
+        transaction: Transaction,
+    ) -> impl Future<Output = Result<CommitReceipt>> + Send;
 
-    /// Answers a question about one moment. It may be put again when a connection breaks.
+    /// Executes a query on one snapshot of the database. The query may be executed again when a connection breaks, so
+    /// it must have no other effect.
     fn read<T: Send + 'static>(
         &self,
-        rows: Rows,
-        question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
+        rows: ReadSize,
+        query: impl Fn(&SqlConnection<'_>) -> Result<T> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// Brings the search index up to date.
-    fn catch_up(&self) -> impl Future<Output = Result<()>> + Send;
+    /// Adds to the search index everything that was committed before this call.
+    fn update_index(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Returns how the database is.
-    fn checked(&self, depth: HealthDepth) -> impl Future<Output = Result<Health>> + Send;
+    /// Returns the state of the database: counts and, at depth [`HealthCheckDepth::Integrity`], the problems found.
+    fn check_health(&self, depth: HealthCheckDepth) -> impl Future<Output = Result<StoreHealth>> + Send;
 
-    /// Returns where it is told what this process commits.
-    fn own_commits(&self) -> &Commits;
+    /// Returns the feed of the commits of this process.
+    fn local_feed(&self) -> &LocalCommitFeed;
 
-    /// Returns where news of what other processes commit are heard.
-    fn heard(&self) -> News;
+    /// Returns the feed of commits of other processes.
+    fn remote_feed(&self) -> CommitFeed;
 
-    /// Returns the present by the clock that all go by.
-    fn now(&self) -> impl Future<Output = Result<Timestamp>> + Send;
+    /// Returns the current time of the clock that all processes of this database share.
+    fn database_time(&self) -> impl Future<Output = Result<Timestamp>> + Send;
 }
 
 #[async_trait]
 impl<E: Engine> Store for E {
-    async fn commit(&self, transaction: Transaction) -> Result<Committed> {
-        let threads = self.own_commits().appends(&transaction);
-        let committed = self.perform(transaction).await?;
-        self.own_commits().tell(&threads, &committed);
+    async fn commit(&self, transaction: Transaction) -> Result<CommitReceipt> {
+        let threads = self.local_feed().appended_threads(&transaction);
+        let committed = self.perform_transaction(transaction).await?;
+        self.local_feed().publish(&threads, &committed);
         Ok(committed)
     }
 
     async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>> {
-        self.read(Rows::Few, move |db| threads::find(db, thread_id)).await
+        self.read(ReadSize::Small, move |db| threads::find(db, thread_id)).await
     }
 
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>> {
-        self.read(Rows::Many, move |db| threads::list(db, &filter)).await
+        self.read(ReadSize::Large, move |db| threads::list_threads(db, &filter)).await
     }
 
     async fn thread_count(&self, filter: ThreadFilter) -> Result<u64> {
-        self.read(Rows::Many, move |db| threads::count_of(db, &filter)).await
+        self.read(ReadSize::Large, move |db| threads::count_threads(db, &filter)).await
     }
 
     async fn thread_size(&self, thread_id: ThreadId) -> Result<ThreadSize> {
-        self.read(Rows::Many, move |db| events::size(db, thread_id)).await
+        self.read(ReadSize::Large, move |db| events::thread_size(db, thread_id)).await
     }
 
     async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
         let thread_ids = thread_ids.to_vec();
-        self.read(Rows::Many, move |db| runs::tokens(db, &thread_ids)).await
+        self.read(ReadSize::Large, move |db| runs::thread_tokens(db, &thread_ids)).await
     }
 
     async fn thread_states(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, ThreadState)>> {
         let thread_ids = thread_ids.to_vec();
-        self.read(Rows::Many, move |db| threads::states(db, &thread_ids)).await
+        self.read(ReadSize::Large, move |db| threads::thread_states(db, &thread_ids)).await
     }
 
-    async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
+    async fn threads_by_prefix(&self, prefix: &str, scope: &OwnerScope) -> Result<Vec<ThreadId>> {
         let (prefix, scope) = (prefix.to_owned(), scope.clone());
-        self.read(Rows::Many, move |db| threads::by_prefix(db, &prefix, &scope)).await
+        self.read(ReadSize::Large, move |db| threads::ids_by_prefix(db, &prefix, &scope)).await
     }
 
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>> {
-        self.read(Rows::up_to(query.limit), move |db| events::page(db, thread_id, &query)).await
+        self.read(ReadSize::for_limit(query.limit), move |db| events::thread_page(db, thread_id, &query))
+            .await
     }
 
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64> {
-        self.read(Rows::Many, move |db| rewinds::messages_after(db, thread_id, seq)).await
+        self.read(ReadSize::Large, move |db| rewinds::message_count_after(db, thread_id, seq)).await
     }
 
-    async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
+    async fn seq_of_event_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
         let event_key = event_key.to_owned();
-        self.read(Rows::Few, move |db| events::seq_of_key(db, thread_id, &event_key)).await
+        self.read(ReadSize::Small, move |db| events::seq_of_event_key(db, thread_id, &event_key)).await
     }
 
-    async fn search(&self, query: SearchQuery) -> Result<Vec<Hit>> {
-        self.catch_up().await?;
-        self.read(Rows::Many, move |db| search::find(db, &query)).await
+    async fn search(&self, query: SearchQuery) -> Result<Vec<IndexHit>> {
+        self.update_index().await?;
+        self.read(ReadSize::Large, move |db| search::search(db, &query)).await
     }
 
-    async fn rank(&self, query: RankQuery) -> Result<Vec<Ranked>> {
-        self.catch_up().await?;
-        self.read(Rows::Many, move |db| search::rank(db, &query)).await
+    async fn rank_messages(&self, query: RankQuery) -> Result<Vec<RankedMessage>> {
+        self.update_index().await?;
+        self.read(ReadSize::Large, move |db| search::rank_messages(db, &query)).await
     }
 
     async fn run(&self, run_id: RunId) -> Result<Option<Run>> {
-        self.read(Rows::Few, move |db| runs::find(db, run_id)).await
+        self.read(ReadSize::Small, move |db| runs::find(db, run_id)).await
     }
 
-    async fn runs_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<RunId>> {
+    async fn runs_by_prefix(&self, prefix: &str, scope: &OwnerScope) -> Result<Vec<RunId>> {
         let (prefix, scope) = (prefix.to_owned(), scope.clone());
-        self.read(Rows::Few, move |db| runs::by_prefix(db, &prefix, &scope)).await
+        self.read(ReadSize::Small, move |db| runs::ids_by_prefix(db, &prefix, &scope)).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>> {
-        self.read(Rows::Many, move |db| runs::list(db, &filter)).await
+        self.read(ReadSize::Large, move |db| runs::list(db, &filter)).await
     }
 
     async fn run_requests(&self, run_ids: &[RunId]) -> Result<Vec<(RunId, RunRequest)>> {
         let run_ids = run_ids.to_vec();
-        self.read(Rows::Many, move |db| requests::list(db, &run_ids)).await
+        self.read(ReadSize::Large, move |db| requests::list(db, &run_ids)).await
     }
 
     async fn run_metadata(&self, run_ids: &[RunId]) -> Result<Vec<(RunId, Map<String, Value>)>> {
         let run_ids = run_ids.to_vec();
-        self.read(Rows::Few, move |db| requests::notes(db, &run_ids)).await
+        self.read(ReadSize::Small, move |db| requests::list_metadata(db, &run_ids)).await
     }
 
     async fn newest_run(&self, thread_id: ThreadId) -> Result<Option<RunId>> {
-        self.read(Rows::Few, move |db| runs::newest(db, thread_id)).await
+        self.read(ReadSize::Small, move |db| runs::newest_run_id(db, thread_id)).await
     }
 
     async fn queued_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-        self.read(Rows::of_thread(thread_id), move |db| runs::queued(db, thread_id)).await
+        self.read(ReadSize::for_thread(thread_id), move |db| runs::list_queued(db, thread_id)).await
     }
 
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-        self.read(Rows::of_thread(thread_id), move |db| runs::active(db, thread_id)).await
+        self.read(ReadSize::for_thread(thread_id), move |db| runs::list_active(db, thread_id)).await
     }
 
-    async fn unclaimed(&self, query: Unclaimed) -> Result<Vec<Run>> {
-        self.read(Rows::Many, move |db| claims::unclaimed(db, &query)).await
+    async fn unclaimed_runs(&self, query: UnclaimedRunsQuery) -> Result<Vec<Run>> {
+        self.read(ReadSize::Large, move |db| claims::list_unclaimed(db, &query)).await
     }
 
     async fn replicas(&self) -> Result<Vec<Replica>> {
-        self.read(Rows::Few, replicas::list).await
+        self.read(ReadSize::Small, replicas::list).await
     }
 
-    async fn clock(&self) -> Result<Timestamp> {
-        self.now().await
+    async fn current_time(&self) -> Result<Timestamp> {
+        self.database_time().await
     }
 
-    fn reach(&self) -> Reach {
-        Self::REACH
+    fn store_scope(&self) -> StoreScope {
+        Self::STORE_SCOPE
     }
 
     async fn run_events(
@@ -207,8 +212,8 @@ impl<E: Engine> Store for E {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>> {
-        let question = move |db: &Connection<'_>| events::page_of_run(db, thread_id, run_id, after, limit);
-        self.read(Rows::up_to(limit), question).await
+        let read_page = move |db: &SqlConnection<'_>| events::run_page(db, thread_id, run_id, after, limit);
+        self.read(ReadSize::for_limit(limit), read_page).await
     }
 
     async fn feedback(
@@ -218,11 +223,11 @@ impl<E: Engine> Store for E {
         user_id: &str,
     ) -> Result<Vec<RunFeedback>> {
         let (run_ids, user_id) = (run_ids.to_vec(), user_id.to_owned());
-        self.read(Rows::Few, move |db| feedback::list(db, thread_id, &run_ids, &user_id)).await
+        self.read(ReadSize::Small, move |db| feedback::list(db, thread_id, &run_ids, &user_id)).await
     }
 
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
-        self.read(Rows::Few, move |db| checkpoints::newest(db, thread_id)).await
+        self.read(ReadSize::Small, move |db| checkpoints::newest_checkpoint(db, thread_id)).await
     }
 
     async fn checkpoints(
@@ -230,118 +235,126 @@ impl<E: Engine> Store for E {
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
-        superseded: Superseded,
-    ) -> Result<Vec<StepPoint>> {
-        self.read(Rows::Many, move |db| checkpoints::list(db, thread_id, before, limit, superseded)).await
+        superseded: SupersededVisibility,
+    ) -> Result<Vec<CheckpointEntry>> {
+        self.read(ReadSize::Large, move |db| {
+            checkpoints::list_points(db, thread_id, before, limit, superseded)
+        })
+        .await
     }
 
     async fn checkpoint_at(
         &self,
         thread_id: ThreadId,
-        point: CheckpointRef,
-        superseded: Superseded,
-    ) -> Result<Option<(StepPoint, Map<String, Value>)>> {
-        self.read(Rows::Many, move |db| checkpoints::at(db, thread_id, point, superseded)).await
+        reference: CheckpointRef,
+        superseded: SupersededVisibility,
+    ) -> Result<Option<(CheckpointEntry, Map<String, Value>)>> {
+        self.read(ReadSize::Large, move |db| checkpoints::find_point(db, thread_id, reference, superseded))
+            .await
     }
 
     async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> Result<Option<Artifact>> {
         let sha256 = sha256.to_owned();
-        self.read(Rows::Many, move |db| artifacts::find(db, thread_id, &sha256)).await
+        self.read(ReadSize::Large, move |db| artifacts::find(db, thread_id, &sha256)).await
     }
 
     async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        self.read(Rows::Many, checkpoints::unfinished).await
+        self.read(ReadSize::Large, checkpoints::unfinished_checkpoints).await
     }
 
     async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
-        self.read(Rows::Few, move |db| interrupts::find(db, interrupt_id)).await
+        self.read(ReadSize::Small, move |db| interrupts::find(db, interrupt_id)).await
     }
 
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
-        self.read(Rows::Few, move |db| interrupts::pending(db, thread_id)).await
+        self.read(ReadSize::Small, move |db| interrupts::pending_interrupts(db, thread_id)).await
     }
 
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
-        self.read(Rows::Few, move |db| handoffs::find(db, handoff_id)).await
+        self.read(ReadSize::Small, move |db| handoffs::find(db, handoff_id)).await
     }
 
     async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>> {
-        let rows = if filter.limit.is_some() { Rows::Few } else { Rows::Many };
+        let rows = if filter.limit.is_some() { ReadSize::Small } else { ReadSize::Large };
         self.read(rows, move |db| handoffs::list(db, &filter)).await
     }
 
     async fn proposals(&self, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
-        self.read(Rows::Few, move |db| handoffs::proposals(db, handoff_id)).await
+        self.read(ReadSize::Small, move |db| handoffs::proposals(db, handoff_id)).await
     }
 
     async fn outbox(&self, query: OutboxQuery) -> Result<Vec<OutboxItem>> {
-        self.read(Rows::up_to(query.limit), move |db| keyed::outbox(db, &query)).await
+        self.read(ReadSize::for_limit(query.limit), move |db| keyed_rows::list_outbox(db, &query)).await
     }
 
-    async fn outbox_waiting(&self, kind: &str, scope: Option<Scope>) -> Result<(u64, Option<Timestamp>)> {
+    async fn outbox_backlog(
+        &self,
+        kind: &str,
+        scope: Option<OwnerScope>,
+    ) -> Result<(u64, Option<Timestamp>)> {
         let kind = kind.to_owned();
-        self.read(Rows::Many, move |db| keyed::outbox_waiting(db, &kind, scope.as_ref())).await
+        self.read(ReadSize::Large, move |db| keyed_rows::outbox_backlog(db, &kind, scope.as_ref())).await
     }
 
     async fn outbox_item(&self, kind: &str, key: &str) -> Result<Option<OutboxItem>> {
         let (kind, key) = (kind.to_owned(), key.to_owned());
-        self.read(Rows::Few, move |db| keyed::outbox_item(db, &kind, &key)).await
+        self.read(ReadSize::Small, move |db| keyed_rows::outbox_item(db, &kind, &key)).await
     }
 
-    async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedTurn>> {
-        self.read(Rows::Many, move |db| turns::page(db, &query)).await
+    async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedMessage>> {
+        self.read(ReadSize::Large, move |db| turns::turn_page(db, &query)).await
     }
 
     async fn summaries(&self, query: SummaryQuery) -> Result<Vec<StoredSummary>> {
-        let rows = if query.offset == 0 { Rows::up_to(query.limit) } else { Rows::Many };
+        let rows = if query.offset == 0 { ReadSize::for_limit(query.limit) } else { ReadSize::Large };
         self.read(rows, move |db| summaries::list(db, &query)).await
     }
 
     async fn memory_counts(&self, agent_id: &AssistantId) -> Result<MemoryCounts> {
         let agent_id = agent_id.clone();
-        self.read(Rows::Many, move |db| summaries::counts(db, agent_id.as_str())).await
+        self.read(ReadSize::Large, move |db| summaries::memory_counts(db, agent_id.as_str())).await
     }
 
-    async fn item(&self, namespace: &[String], key: &str) -> Result<Option<Item>> {
+    async fn item(&self, namespace: &[String], key: &str) -> Result<Option<StoredItem>> {
         let (namespace, key) = (namespace.to_owned(), key.to_owned());
-        self.read(Rows::Few, move |db| items::find(db, &namespace, &key)).await
+        self.read(ReadSize::Small, move |db| items::find(db, &namespace, &key)).await
     }
 
-    async fn items(&self, query: ItemQuery) -> Result<Vec<FoundItem>> {
-        self.read(Rows::Many, move |db| items::list(db, &query)).await
+    async fn items(&self, query: ItemQuery) -> Result<Vec<ItemHit>> {
+        self.read(ReadSize::Large, move |db| items::list(db, &query)).await
     }
 
     async fn namespaces(&self, query: NamespaceQuery) -> Result<Vec<Vec<String>>> {
-        self.read(Rows::Many, move |db| items::namespaces(db, &query)).await
+        self.read(ReadSize::Large, move |db| items::namespaces(db, &query)).await
     }
 
-    async fn index(&self) -> Result<()> {
-        self.catch_up().await
+    async fn update_search_index(&self) -> Result<()> {
+        self.update_index().await
     }
 
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {
         let source_key = source_key.to_owned();
-        self.read(Rows::Few, move |db| keyed::import_source(db, &source_key)).await
+        self.read(ReadSize::Small, move |db| keyed_rows::import_source(db, &source_key)).await
     }
 
-    async fn keys(&self) -> Result<Vec<ApiKey>> {
-        self.read(Rows::Many, keys::list).await
+    async fn api_keys(&self) -> Result<Vec<ApiKey>> {
+        self.read(ReadSize::Large, api_keys::list).await
     }
 
-    async fn key(&self, key_id: &str) -> Result<Option<ApiKey>> {
+    async fn api_key(&self, key_id: &str) -> Result<Option<ApiKey>> {
         let key_id = key_id.to_owned();
-        self.read(Rows::Few, move |db| keys::find(db, &key_id)).await
+        self.read(ReadSize::Small, move |db| api_keys::find(db, &key_id)).await
     }
 
-    async fn health(&self, depth: HealthDepth) -> Result<Health> {
-        self.checked(depth).await
+    async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {
+        self.check_health(depth).await
     }
 
-    fn news(&self) -> News {
-        self.heard()
+    fn commit_feed(&self) -> CommitFeed {
+        self.remote_feed()
     }
 
-    fn commits(&self) -> Commits {
-        self.own_commits().clone()
+    fn local_commits(&self) -> LocalCommitFeed {
+        self.local_feed().clone()
     }
 }

@@ -1,21 +1,21 @@
-//! What can go wrong in the journal; every variant exists because a caller acts on it.
+//! Errors of the journal. Each variant exists because a caller reacts to it.
 
 use std::path::PathBuf;
 
 use protocol::{HandoffId, HandoffStatus, IdError, InterruptId, RunId, RunStatus, ThreadId};
 
-/// What differs when a thread's newest checkpoint is another one.
+/// The `what` of a conflict about the newest checkpoint of a thread.
 const NEWEST_CHECKPOINT: &str = "checkpoint of thread";
 
-/// A failed read or write.
+/// An error of a read or write.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing is stored under that id.
+    /// No row has this id.
     #[error("find {what} {id}")]
     NotFound {
         /// The kind of row, such as `thread`.
         what: &'static str,
-        /// The id that was asked for.
+        /// The id that was requested.
         id: String,
     },
     /// The run was not admitted on that thread.
@@ -34,180 +34,180 @@ pub enum Error {
         /// The active run.
         run_id: RunId,
     },
-    /// The run belongs to another process, or has ended: nothing was written.
+    /// The caller does not hold the lease of the run, or the run has ended. Nothing was written.
     #[error("write for run {run_id}: it is {} and its lease belongs to {owner}", status.as_str())]
     Fenced {
         /// The run.
         run_id: RunId,
-        /// Where it stands.
+        /// The status of the run.
         status: RunStatus,
-        /// Who holds its lease; empty when nobody does.
+        /// The process that holds the lease; empty if no process does.
         owner: String,
     },
-    /// The interrupt was answered before.
+    /// The interrupt has been answered or withdrawn already.
     #[error("answer interrupt {interrupt_id}: it is no longer pending")]
     AlreadyDecided {
         /// The interrupt.
         interrupt_id: InterruptId,
     },
-    /// The parent thread has a handoff that waits for a draft or a decision.
+    /// The parent thread has a handoff that is being drafted or awaits a decision.
     #[error("request a handoff of thread {parent_thread_id}: handoff {handoff_id} is pending")]
     HandoffPending {
-        /// The parent.
+        /// The parent thread.
         parent_thread_id: ThreadId,
         /// The pending handoff.
         handoff_id: HandoffId,
     },
-    /// The handoff is not where the caller believed.
-    #[error("move handoff {handoff_id}: it is {}", status.as_str())]
-    HandoffMoved {
+    /// The handoff does not have the expected status.
+    #[error("change the status of handoff {handoff_id}: it is {}", status.as_str())]
+    HandoffStatusChanged {
         /// The handoff.
         handoff_id: HandoffId,
-        /// Where it stands.
+        /// The current status.
         status: HandoffStatus,
     },
-    /// Something else is stored under the same key.
+    /// The stored row differs from the expected one, or another row has the same key.
     #[error("store {what} {id}: a different one exists")]
-    Differs {
+    Conflict {
         /// The kind of row.
         what: &'static str,
         /// Its key.
         id: String,
     },
-    /// A request that no store can answer, such as a page of zero rows.
+    /// An invalid request, such as a page of zero rows or an event that cannot be stored.
     #[error("read {what}: {reason}")]
-    Invalid {
-        /// What was asked for.
+    InvalidRequest {
+        /// The requested rows, or the row to be stored.
         what: &'static str,
-        /// Why it cannot be answered.
+        /// The reason why the request is invalid.
         reason: String,
     },
-    /// The database was written by a later version of Segue.
+    /// A later version of Segue created the database.
     #[error("open {}: its schema is version {found}, this program knows up to {known}", path.display())]
     NewerSchema {
-        /// The database.
+        /// The path or address of the database.
         path: PathBuf,
-        /// Its version.
+        /// Its schema version.
         found: u32,
-        /// The newest version this program knows.
+        /// The newest schema version that this program knows.
         known: u32,
     },
-    /// The file is not a database, or is damaged.
+    /// The file is not a database of Segue, or it is damaged.
     #[error("read {}: {reason}", path.display())]
     Corrupt {
-        /// The database.
+        /// The path or address of the database.
         path: PathBuf,
-        /// What the database engine found.
+        /// The problem that was found.
         reason: String,
     },
-    /// Another process held the database for longer than the wait.
-    #[error("write {}: another process holds it", path.display())]
+    /// Another process held a lock on the database, or on a row, for longer than the wait.
+    #[error("write {}: another process has locked it", path.display())]
     Locked {
-        /// The database.
+        /// The path or address of the database.
         path: PathBuf,
     },
-    /// The file or its folder may not be written or read.
+    /// The database cannot be read or written for lack of permission, or it is read-only.
     #[error("write {}: permission denied or read-only", path.display())]
-    Denied {
-        /// The database.
+    PermissionDenied {
+        /// The path or address of the database.
         path: PathBuf,
     },
-    /// No space is left.
+    /// The disk is full.
     #[error("write {}: the disk is full", path.display())]
     DiskFull {
-        /// The database.
+        /// The path or address of the database.
         path: PathBuf,
     },
     /// The store is closed.
     #[error("use the journal: it is closed")]
     Closed,
-    /// Whether a transaction was committed cannot be found out: read what is stored before anything is done again.
-    #[error("find out whether {location} has a transaction: {reason}")]
-    Unsettled {
-        /// The database.
+    /// The outcome of a transaction cannot be determined. Read the stored rows before anything is repeated.
+    #[error("determine whether a transaction was committed to {location}: {reason}")]
+    CommitUnknown {
+        /// The address of the database.
         location: String,
-        /// What happened.
+        /// The reason why the outcome is unknown.
         reason: String,
     },
-    /// The database's server cannot be reached; it may be there again soon.
+    /// The database server cannot be reached. Often temporary.
     #[error("reach {location}: {reason}")]
     Unreachable {
-        /// The database.
+        /// The address of the database.
         location: String,
-        /// What happened.
+        /// The failure.
         reason: String,
     },
-    /// The database's server does not let us in, or its address cannot be understood.
+    /// The database server refused the connection, or its URL is invalid.
     #[error("open {location}: {reason}")]
-    Refused {
-        /// The database.
+    ConnectionRejected {
+        /// The address of the database.
         location: String,
-        /// What the server says.
+        /// The reason for the refusal.
         reason: String,
     },
-    /// A database cannot be filled, as it is, with a copy or a backup.
+    /// The database cannot be used as the target of a copy or a backup.
     #[error("write {location}: {reason}")]
-    Unfit {
-        /// The database.
+    UnsuitableTarget {
+        /// The path or address of the database.
         location: String,
-        /// What is in the way.
+        /// The reason why it is unsuitable.
         reason: String,
     },
-    /// A journal is being copied into the database, or was, and is not whole.
+    /// A copy of a journal into this database is in progress or was interrupted, so the data is incomplete.
     #[error("use {location}: the copy of {from} into it is not finished")]
-    Unfinished {
-        /// The database.
+    UnfinishedCopy {
+        /// The path or address of the database.
         location: String,
-        /// What is copied.
+        /// The path or address of the journal that is copied.
         from: String,
     },
-    /// Stored JSON could not be read or written.
+    /// Stored JSON cannot be parsed, or a value cannot be serialized.
     #[error("read stored JSON")]
     Json(#[from] serde_json::Error),
-    /// A stored id could not be read.
+    /// A stored id cannot be parsed.
     #[error("read a stored id")]
     Id(#[from] IdError),
-    /// A stored value is not what it should be.
+    /// A stored value does not have the expected form.
     #[error("read a stored value: {0}")]
     Malformed(String),
-    /// Anything else the embedded engine reports.
+    /// Any other error of SQLite.
     #[error("use the database")]
     Sqlite(#[from] rusqlite::Error),
-    /// Anything else the server, or the way to it, reports.
+    /// Any other error of PostgreSQL or its client.
     #[error(transparent)]
     Postgres(#[from] postgres::Error),
-    /// The file system failed.
+    /// A file system error.
     #[error("use {}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// The failure.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// Returns that the newest checkpoint of the thread is another one.
-    pub(crate) fn differing_checkpoint(thread_id: ThreadId) -> Self {
-        Self::Differs { what: NEWEST_CHECKPOINT, id: thread_id.to_string() }
+    /// Returns the error for a thread whose newest checkpoint is not the expected one.
+    pub(crate) fn checkpoint_conflict(thread_id: ThreadId) -> Self {
+        Self::Conflict { what: NEWEST_CHECKPOINT, id: thread_id.to_string() }
     }
 
-    /// Returns whether a thread had another newest checkpoint than [`crate::Write::ExpectCheckpoint`] said.
-    pub fn is_other_checkpoint(&self) -> bool {
-        matches!(self, Self::Differs { what: NEWEST_CHECKPOINT, .. })
+    /// Returns whether [`crate::Write::ExpectCheckpoint`] failed because the thread has another newest checkpoint.
+    pub fn is_checkpoint_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { what: NEWEST_CHECKPOINT, .. })
     }
 
-    /// Returns that nothing is stored under that id.
+    /// Returns the error for a missing row.
     pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> Self {
         Self::NotFound { what, id: id.to_string() }
     }
 
-    /// Returns whether what is stored is not what it should be, which may be so of the row that was read alone.
-    pub const fn is_damage(&self) -> bool {
+    /// Returns whether stored data is damaged. The damage may concern only the row that was read.
+    pub const fn is_corruption(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Json(_) | Self::Id(_) | Self::Malformed(_))
     }
 
-    /// Returns whether the same call may succeed later without anyone changing anything.
+    /// Returns whether the same call may succeed later without any other change.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Locked { .. } | Self::Unreachable { .. })
     }

@@ -1,17 +1,18 @@
-//! What happened: the append-only event log, and the rows derived from it (threads, runs, checkpoints, interrupts,
-//! handoffs, proposals, artifacts, feedback, outbox, turns, summaries of turns, items).
+//! The journal: the append-only event log, and the rows derived from it (threads, runs, checkpoints, interrupts,
+//! handoffs, proposals, artifacts, feedback, outbox, logged messages, summaries, items).
 //!
-//! A [`Transaction`] is a list of [`Write`]s that take effect together or not at all; a [`Store`] performs it and
-//! answers questions. No model is called here, no prompt is known, and no rule decides which event to write.
-//! Nothing in this room changes or removes an event, except the deletion of a whole thread, which takes the words about
-//! it that memory had told other threads along: a rewind
-//! ([`Write::Rewind`]) only says which events reads leave out.
+//! A [`Transaction`] is a list of [`Write`]s that are applied together or not at all. A [`Store`] executes it, and
+//! answers queries. This crate calls no model, knows no prompts, and has no rules that decide which event to write.
+//!
+//! Nothing in this crate changes or removes an event. A rewind ([`Write::Rewind`]) only marks events as superseded,
+//! so that reads leave them out. The one exception is the deletion of a thread: its events are removed, and events of
+//! other threads that contain text about it are emptied.
 
+mod commit_feed;
+pub mod copy;
 mod engines;
 mod error;
-pub mod moving;
-mod news;
-mod owned;
+mod ownership;
 mod query;
 mod scoped;
 mod store;
@@ -19,37 +20,38 @@ mod tables;
 pub mod view;
 mod write;
 
-pub use engines::postgres::{PoolFigures, PoolSettings, Postgres};
-pub use engines::sqlite::{OpenOptions, Sqlite};
+pub use commit_feed::local::{LocalCommitFeed, LocalCommitSubscription};
+pub use commit_feed::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
+pub use engines::postgres::{PoolFigures, PoolSettings, PostgresStore};
+pub use engines::sqlite::{SqliteOpenOptions, SqliteStore};
 pub use error::Error;
-pub use news::commits::{Commits, Following};
-pub use news::{AnyNews, News, ThreadNews};
-pub use query::items::{Comparison, Condition, FoundItem, ItemQuery, NamespaceQuery};
-pub use query::outbox::{OutboxPlace, OutboxQuery};
+pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, NamespaceQuery};
+pub use query::outbox::{OutboxCursor, OutboxQuery};
 pub use query::{
-    CheckpointRef, Direction, EventQuery, FoundKind, HandoffFilter, Health, HealthDepth, Hit, MemoryCounts,
-    NamedDate, Place, RankQuery, Ranked, Require, RunFilter, SearchQuery, Sort, SortBy, StoredSummary,
-    Subagents, SummaryQuery, Superseded, ThreadFilter, ThreadPart, TurnQuery, Unclaimed,
+    CheckpointRef, EventQuery, HandoffFilter, HealthCheckDepth, HitLocation, IndexHit, IndexHitKind,
+    MemoryCounts, PartialDate, RankQuery, RankedMessage, RunFilter, SearchQuery, SortDirection, StoreHealth,
+    StoredSummary, SubagentVisibility, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadPrefix,
+    ThreadSort, ThreadSortKey, TurnQuery, UnclaimedRunsQuery, WordMatchMode,
 };
-pub use scoped::Scoped;
-pub use store::{Committed, Fence, Reach, Store, ThreadSize, Transaction};
-pub use view::page::{HistoryPage, HistoryQuery, Shown, history_page};
+pub use scoped::ScopedStore;
+pub use store::{CommitReceipt, FencingToken, Store, StoreScope, ThreadSize, Transaction};
+pub use view::page::{HistoryFilter, HistoryPage, HistoryQuery, history_page};
 pub use write::{
-    Artifact, Claim, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, Planned, Replica, RunPatch,
-    ThreadPatch, Transfer, Write,
+    Artifact, HandoffPatch, ImportProgress, ImportSource, OutboxItem, Replica, RunClaim, RunPatch,
+    ThreadPatch, ThreadVersion, TurnSummarization, Write,
 };
 
-/// The result type of this room.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The most bytes of one artifact: 64 MiB.
+/// Maximum size of an artifact in bytes: 64 MiB.
 pub const ARTIFACT_BYTES_MAX: usize = 64 << 20;
 
-/// The most rows one page holds; a larger or zero limit is an error, never a silent cut.
+/// Maximum number of rows of a page. A larger limit, or a limit of zero, is an error; it is never reduced silently.
 pub const PAGE_ROWS_MAX: usize = 5_000;
 
-/// The most words one search looks for.
+/// Maximum number of words of a search.
 pub const QUERY_WORDS_MAX: usize = 32;
 
-/// The first label of the namespaces that belong to assistants; the second is the id of one.
-pub const AGENT_ITEMS: &str = "agents";
+/// The first label of the namespaces that belong to assistants. The second label is the id of the assistant.
+pub const AGENT_NAMESPACE_LABEL: &str = "agents";

@@ -1,4 +1,4 @@
-//! What can be asked of a store, and what it answers beside rows: filters, pages, finds, health. It names no database.
+//! Queries: filters, pages, and their results that are not rows. It names no database.
 
 pub(crate) mod items;
 pub(crate) mod outbox;
@@ -6,36 +6,36 @@ pub(crate) mod outbox;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use protocol::{
-    AssistantId, Category, CheckpointId, EventType, HandoffId, HandoffStatus, MediumTermSummary, RunStatus,
-    Scope, Seq, SummaryId, ThreadId, ThreadState, ThreadStatus,
+    AssistantId, Category, CheckpointId, EventType, HandoffId, HandoffStatus, MediumTermSummary, OwnerScope,
+    RunStatus, Seq, SummaryId, ThreadId, ThreadState, ThreadStatus,
 };
 use serde_json::{Map, Value};
 
-/// Stands for any label where namespaces are listed.
+/// Matches any label in a query for namespaces.
 pub(crate) const ANY_LABEL: &str = "*";
 
-/// Whether a read returns events that a [`crate::Write::Rewind`] superseded.
+/// The visibility of events that a [`crate::Write::Rewind`] has superseded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Superseded {
-    /// They are left out, and take no place in a page.
+pub enum SupersededVisibility {
+    /// They are left out, and do not count toward the limit.
     #[default]
     Hidden,
-    /// They are returned like any other.
+    /// They are returned like other events.
     Shown,
 }
 
-/// Runs that nobody works on: cut off with their process, or waiting for one that is gone.
+/// A query for unowned runs: running runs whose lease expired, and queued runs whose process is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unclaimed {
-    /// The present: leases that ended before it count no more.
+pub struct UnclaimedRunsQuery {
+    /// The current time. Leases that ended before it are expired.
     pub now: Timestamp,
-    /// Processes that are known to be gone whatever their leases say.
-    pub gone: Vec<String>,
-    /// The most runs that worked, and the most that waited, to return.
+    /// Processes that are known to be dead, even if their leases have not expired.
+    pub dead_owners: Vec<String>,
+    /// Maximum number of running runs, and maximum number of queued runs, to return.
     pub limit: usize,
 }
 
-/// A page of events of one thread.
+/// A query for a page of the events of one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// Only events after this seq.
@@ -46,9 +46,9 @@ pub struct EventQuery {
     pub categories: Vec<Category>,
     /// Only these types; empty means all.
     pub types: Vec<EventType>,
-    /// Whether superseded events are among them.
-    pub superseded: Superseded,
-    /// The most events to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// The visibility of superseded events.
+    pub superseded: SupersededVisibility,
+    /// Maximum number of events, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
@@ -60,193 +60,194 @@ impl EventQuery {
             before: None,
             categories: Vec::new(),
             types: Vec::new(),
-            superseded: Superseded::Hidden,
+            superseded: SupersededVisibility::Hidden,
             limit,
         }
     }
 }
 
-/// What a list of threads is sorted by. Of equal ones the order is that of their ids.
+/// The sort key of a list of threads. Threads with equal keys are sorted by their ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum SortBy {
-    /// When something last happened.
+pub enum ThreadSortKey {
+    /// The time of the last activity.
     #[default]
     Updated,
-    /// When they were created.
+    /// The time of creation.
     Created,
-    /// The name of their status.
+    /// The name of the status.
     Status,
-    /// Their ids.
+    /// The id.
     Id,
 }
 
-/// Which end of an order comes first.
+/// A sort direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Direction {
-    /// The latest, or the last in the alphabet.
+pub enum SortDirection {
+    /// Latest first, or reverse alphabetical order.
     #[default]
     Descending,
-    /// The earliest, or the first in the alphabet.
+    /// Earliest first, or alphabetical order.
     Ascending,
 }
 
-/// The order of a thread list; the most recently active thread comes first unless another one is asked for.
+/// The order of a list of threads. By default, the most recently active thread comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sort {
-    /// By what.
-    pub by: SortBy,
-    /// Which end comes first.
-    pub direction: Direction,
+pub struct ThreadSort {
+    /// The sort key.
+    pub by: ThreadSortKey,
+    /// The direction.
+    pub direction: SortDirection,
 }
 
-impl Sort {
-    /// The thread that was created last comes first.
-    pub const NEWEST: Self = Self { by: SortBy::Created, direction: Direction::Descending };
+impl ThreadSort {
+    /// The most recently created thread first.
+    pub const NEWEST: Self = Self { by: ThreadSortKey::Created, direction: SortDirection::Descending };
 }
 
-/// Whether a list has the threads of sub-agents, and those that came from them.
+/// The visibility of threads of sub-agents and their descendants in a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Subagents {
+pub enum SubagentVisibility {
     /// They are left out.
     #[default]
     Hidden,
-    /// They are listed like any other.
+    /// They are listed like other threads.
     Shown,
 }
 
-/// Which threads to list; every set field must match.
+/// A filter for threads. A thread must match every field that is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadFilter {
-    /// Whose. There is no default: a store refuses `None` as [`crate::Error::Invalid`], unless it is a
-    /// [`crate::Scoped`] one, which knows whose it is.
-    pub scope: Option<Scope>,
+    /// The owner scope. It is required: a store refuses `None` with [`crate::Error::InvalidRequest`], except a
+    /// [`crate::ScopedStore`], which uses its own scope.
+    pub scope: Option<OwnerScope>,
     /// Only threads of this assistant.
     pub assistant_id: Option<AssistantId>,
     /// Only children of this thread.
     pub parent_id: Option<ThreadId>,
-    /// Whether threads of sub-agents are among them.
-    pub subagents: Subagents,
-    /// Only these; empty means all.
+    /// The visibility of threads of sub-agents.
+    pub subagents: SubagentVisibility,
+    /// Only threads with these ids; empty means all.
     pub ids: Vec<ThreadId>,
-    /// Only those at one of these; empty means all.
+    /// Only threads with one of these statuses; empty means all.
     pub statuses: Vec<ThreadStatus>,
-    /// Only those in this state.
+    /// Only threads in this state.
     pub state: Option<ThreadState>,
-    /// Only those whose metadata contain this: every key with an equal value, where an object contains each object that
-    /// has no other fields.
+    /// Only threads whose metadata contains all of these fields with equal values. Nested objects may have additional
+    /// fields.
     pub metadata: Map<String, Value>,
-    /// Only those whose metadata have nothing of that name.
-    pub lacking: Option<&'static str>,
-    /// Only those whose name or first prompt contains this, in capitals or not.
+    /// Only threads whose metadata has no value under this key.
+    pub without_metadata_key: Option<&'static str>,
+    /// Only threads whose name or first prompt contains this text, ignoring case.
     pub text: Option<String>,
-    /// The order.
-    pub order: Sort,
-    /// How many to skip.
+    /// The order of the list.
+    pub order: ThreadSort,
+    /// Number of threads to skip.
     pub offset: usize,
-    /// The most threads to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// Maximum number of threads, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
 impl ThreadFilter {
     /// Returns a filter for the first `limit` threads of a scope, most recently active first.
-    pub fn of(scope: Scope, limit: usize) -> Self {
+    pub fn for_scope(scope: OwnerScope, limit: usize) -> Self {
         Self { scope: Some(scope), limit, ..Self::default() }
     }
 }
 
-/// Which runs to list; every set field must match. Newest first: their ids are in the order of time.
+/// A filter for runs. A run must match every field that is set. Runs are returned newest first, in the order of their
+/// ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// Only those on threads of this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
-    pub scope: Option<Scope>,
+    /// Only runs on threads of this scope. A [`crate::ScopedStore`] sets its own. `None` means any.
+    pub scope: Option<OwnerScope>,
     /// Only runs of this thread.
     pub thread_id: Option<ThreadId>,
-    /// Only runs at one of these; empty means all.
+    /// Only runs with one of these statuses; empty means all.
     pub statuses: Vec<RunStatus>,
-    /// How many to skip.
+    /// Number of runs to skip.
     pub offset: usize,
-    /// The most runs to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// Maximum number of runs, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
-/// A point in a thread's past.
+/// A reference to a checkpoint of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointRef {
-    /// The point after the step that wrote this checkpoint.
+    /// The checkpoint with this id.
     Id(CheckpointId),
-    /// The newest point at or before this seq.
+    /// The newest checkpoint at or before this seq.
     Seq(Seq),
 }
 
-/// Which handoffs to list; every set field must match. Newest first.
+/// A filter for handoffs. A handoff must match every field that is set. Handoffs are returned newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HandoffFilter {
-    /// Only what belongs to this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
-    pub scope: Option<Scope>,
-    /// Only handoffs of this parent.
+    /// Only handoffs of this scope. A [`crate::ScopedStore`] sets its own. `None` means any.
+    pub scope: Option<OwnerScope>,
+    /// Only handoffs from this parent thread.
     pub parent_thread_id: Option<ThreadId>,
-    /// Only the handoff that seeded (or would seed) this thread.
+    /// Only the handoff that created, or would create, this child thread.
     pub child_thread_id: Option<ThreadId>,
     /// Only handoffs of this assistant.
     pub assistant_id: Option<AssistantId>,
-    /// Only handoffs at one of these; empty means all.
+    /// Only handoffs with one of these statuses; empty means all.
     pub statuses: Vec<HandoffStatus>,
-    /// The most handoffs to return; `None` means all.
+    /// Maximum number of handoffs; `None` means all.
     pub limit: Option<usize>,
 }
 
-/// What a search can find.
+/// The kinds of documents that a search can find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FoundKind {
+pub enum IndexHitKind {
     /// A message of a thread.
     Message,
     /// A summary of medium-term memory.
     Summary,
-    /// A handoff, by the proposal that counts: the accepted one, or else the latest.
+    /// A handoff, represented by its accepted proposal, or else by its latest one.
     Handoff,
-    /// An item of the store.
+    /// A stored item.
     Item,
 }
 
-/// How many of its words a search insists on.
+/// How many of its words a search requires.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Require {
-    /// Any of them is enough; more are better.
+pub enum WordMatchMode {
+    /// Any of the words. Documents with more of them score higher.
     #[default]
     Any,
-    /// All of them.
-    Every,
+    /// All of the words.
+    All,
 }
 
-/// A question about everything that is stored; every set field must match.
+/// A search over all documents. A document must match every field that is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchQuery {
-    /// Only what belongs to this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
-    pub scope: Option<Scope>,
-    /// The words, at most [`crate::QUERY_WORDS_MAX`]. One that consists of several, as a path does, is found where they
-    /// follow each other.
+    /// Only documents of this scope. A [`crate::ScopedStore`] sets its own. `None` means any.
+    pub scope: Option<OwnerScope>,
+    /// The words, at most [`crate::QUERY_WORDS_MAX`]. A word with several terms, such as a path, matches where the
+    /// terms are consecutive.
     pub words: Vec<String>,
-    /// How many of them must be there.
-    pub require: Require,
-    /// What is looked for; empty means everything but items.
-    pub kinds: Vec<FoundKind>,
-    /// Only what belongs to this thread: its messages, what it copied included, the summaries that stand for turns of it,
-    /// the handoffs from it and to it. Items belong to none.
+    /// How many of the words are required.
+    pub match_mode: WordMatchMode,
+    /// The kinds to search; empty means all kinds except items.
+    pub kinds: Vec<IndexHitKind>,
+    /// Only documents of this thread: its messages including copied ones, summaries of its messages, and handoffs
+    /// from it or to it. Items belong to no thread.
     pub thread_id: Option<ThreadId>,
-    /// Only what belongs to this assistant. Of items, that is what is kept under [`crate::AGENT_ITEMS`] and its id; what
-    /// is kept elsewhere belongs to nobody.
+    /// Only documents of this assistant. An item belongs to an assistant if its namespace begins with
+    /// [`crate::AGENT_NAMESPACE_LABEL`] and the assistant's id; other items belong to no assistant.
     pub assistant_id: Option<AssistantId>,
-    /// Only what was stored at this time or later.
+    /// Only documents stored at or after this time.
     pub since: Option<Timestamp>,
-    /// What was said at any of these dates is better than it is by its words.
-    pub dates: Vec<NamedDate>,
-    /// The most places to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// Messages from one of these dates get a higher score.
+    pub dates: Vec<PartialDate>,
+    /// Maximum number of hits, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
-/// A date as people name it, in UTC: the parts that were named. One without any part is no date.
+/// A date with optional parts, as people write it, in UTC. A date without a year and a month matches nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NamedDate {
+pub struct PartialDate {
     /// The year.
     pub year: Option<i16>,
     /// The month, from 1.
@@ -255,145 +256,144 @@ pub struct NamedDate {
     pub day: Option<i8>,
 }
 
-impl NamedDate {
-    /// Returns how well a time fits: 0 when it is not of that month and year, 1 when it is, 2 when it is of that day too.
-    pub fn fit(&self, at: Timestamp) -> u8 {
-        let date = at.to_zoned(TimeZone::UTC).date();
-        let is_named = self.year.is_some() || self.month.is_some();
-        let is_then = self.year.is_none_or(|year| year == date.year())
+impl PartialDate {
+    /// Returns how well a time matches: 0 if the year or month differs, 1 if they match, 2 if the day matches too.
+    pub fn match_score(&self, time: Timestamp) -> u8 {
+        let date = time.to_zoned(TimeZone::UTC).date();
+        let has_year_or_month = self.year.is_some() || self.month.is_some();
+        let is_same_month = self.year.is_none_or(|year| year == date.year())
             && self.month.is_none_or(|month| month == date.month());
-        match is_named && is_then {
+        match has_year_or_month && is_same_month {
             true => 1 + u8::from(self.day == Some(date.day())),
             false => 0,
         }
     }
 }
 
-/// Where something was found.
+/// The location of a search hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// In a message.
+pub enum HitLocation {
+    /// A message.
     Message {
         /// The thread.
         thread_id: ThreadId,
-        /// The event.
+        /// The seq of its event.
         seq: Seq,
         /// `human`, `ai` or `tool`.
         role: String,
     },
-    /// In a summary of medium-term memory.
+    /// A summary of medium-term memory.
     Summary {
         /// The summary.
         summary_id: SummaryId,
-        /// The thread of its first turn; `None` when that was deleted.
+        /// The thread of its first message; `None` if the thread was deleted.
         thread_id: Option<ThreadId>,
-        /// The lowest index of its turns.
+        /// The lowest index of its messages.
         first_turn: u64,
-        /// The highest index of its turns.
+        /// The highest index of its messages.
         last_turn: u64,
     },
-    /// In a handoff.
+    /// A handoff.
     Handoff {
         /// The handoff.
         handoff_id: HandoffId,
-        /// The thread it came from.
+        /// The parent thread.
         parent_thread_id: ThreadId,
-        /// The thread it seeded, or would have.
+        /// The child thread that the handoff created, or would create.
         child_thread_id: ThreadId,
     },
-    /// In an item of the store.
+    /// A stored item.
     Item {
-        /// Where it is.
+        /// The namespace.
         namespace: Vec<String>,
-        /// Its name there.
+        /// The key within the namespace.
         key: String,
     },
 }
 
-/// Something found.
+/// A search hit.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
-    /// Where.
-    pub place: Place,
-    /// How well it matches, above 0. It compares places of one answer and means nothing beside another.
+pub struct IndexHit {
+    /// The location of the document.
+    pub location: HitLocation,
+    /// The score, greater than 0. It is comparable only within the results of one search.
     pub score: f64,
-    /// The words it holds: bit `n` stands for `words[n]` of the query.
-    pub held: u32,
-    /// The passage, with the words found between `\u{2}` and `\u{3}`.
+    /// The words that the document contains: bit `n` stands for `words[n]` of the query.
+    pub matched_words: u32,
+    /// A snippet of the text, with matched words between `\u{2}` and `\u{3}`.
     pub snippet: String,
-    /// The whole text of a summary or a handoff; empty for a message or an item, which is read by its place.
+    /// The whole text of a summary or a handoff. Empty for a message or an item, which can be read by its location.
     pub text: String,
-    /// When it was said, or stored.
+    /// The time at which the message was created or the document was stored.
     pub created_at: Timestamp,
 }
 
-/// A question about which messages of some threads hold which of some words.
+/// A query that ranks the messages of given threads by the words that they contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RankQuery {
-    /// What is looked through; a thread that does not exist has no messages.
-    pub threads: Vec<ThreadPart>,
-    /// The words, at most [`crate::QUERY_WORDS_MAX`]; any of them is enough. One that consists of several, as a path
-    /// does, is found where they follow each other.
+    /// The threads to search. A thread that does not exist has no messages.
+    pub threads: Vec<ThreadPrefix>,
+    /// The words, at most [`crate::QUERY_WORDS_MAX`]. A message must contain at least one. A word with several terms,
+    /// such as a path, matches where the terms are consecutive.
     pub words: Vec<String>,
-    /// The most messages to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// Maximum number of messages, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
-/// A thread, or the beginning of one.
+/// A thread, or the beginning of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadPart {
+pub struct ThreadPrefix {
     /// The thread.
     pub thread_id: ThreadId,
-    /// Where the part ends: only messages before this seq belong to it. `None` means all.
+    /// The exclusive end: only messages before this seq are included. `None` means all.
     pub before: Option<Seq>,
 }
 
-/// A message that holds words that were asked for.
+/// A ranked message.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ranked {
+pub struct RankedMessage {
     /// The thread.
     pub thread_id: ThreadId,
-    /// The event.
+    /// The seq of its event.
     pub seq: Seq,
-    /// How much the words found in it say, above 0: the rarer they are and the shorter it is, the more; words that it
-    /// lacks count in part where they were said right before or after. It compares messages of one answer and means
-    /// nothing beside another.
+    /// The score, greater than 0: higher for rarer words and for shorter messages. Words in directly adjacent
+    /// messages count in part. It is comparable only within the results of one query.
     pub score: f64,
-    /// The words it holds: bit `n` stands for `words[n]` of the query.
-    pub held: u32,
+    /// The words that the message contains: bit `n` stands for `words[n]` of the query.
+    pub matched_words: u32,
 }
 
-impl Ranked {
-    /// Returns whether the message holds the word of that number in the query.
-    pub const fn holds(&self, word: usize) -> bool {
-        word < crate::QUERY_WORDS_MAX && self.held & (1 << word) != 0
+impl RankedMessage {
+    /// Returns whether the message contains the query's word with this index.
+    pub const fn matches_word(&self, word: usize) -> bool {
+        word < crate::QUERY_WORDS_MAX && self.matched_words & (1 << word) != 0
     }
 }
 
-/// Which turns of an agent to read.
+/// A query for a page of an agent's logged messages (rows of `turn_log`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnQuery {
-    /// Whose.
+    /// The agent.
     pub agent_id: AssistantId,
-    /// Only those of this thread.
+    /// Only messages of this thread.
     pub thread_id: Option<ThreadId>,
-    /// The lowest index.
+    /// The lowest message index.
     pub first: u64,
-    /// The highest index.
+    /// The highest message index.
     pub last: u64,
-    /// Only those after this event of the thread that is named.
+    /// Only messages after this seq. Applies only together with `thread_id`.
     pub after_seq: Option<Seq>,
-    /// Only those before this event of the thread that is named.
+    /// Only messages before this seq. Applies only together with `thread_id`.
     pub before_seq: Option<Seq>,
-    /// Only those that are archived, or that are not; `None` means both.
+    /// Only archived messages, or only active ones; `None` means both.
     pub archived: Option<bool>,
-    /// The most turns to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// Maximum number of messages, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
 impl TurnQuery {
-    /// Returns a query of the first page of all turns of an agent.
-    pub const fn of(agent_id: AssistantId) -> Self {
+    /// Returns a query for the first page of all messages of an agent.
+    pub const fn for_agent(agent_id: AssistantId) -> Self {
         Self {
             agent_id,
             thread_id: None,
@@ -407,67 +407,67 @@ impl TurnQuery {
     }
 }
 
-/// Which summaries of an agent to read.
+/// A query for a page of an agent's summaries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummaryQuery {
-    /// Whose.
+    /// The agent.
     pub agent_id: AssistantId,
-    /// None that stand for turns of this thread.
+    /// Leaves out summaries that cover messages of this thread.
     pub except_thread: Option<ThreadId>,
-    /// How many to skip.
+    /// Number of summaries to skip.
     pub offset: usize,
-    /// The most summaries to return.
+    /// Maximum number of summaries.
     pub limit: usize,
 }
 
-/// A summary, and where its turns are.
+/// A stored summary, with facts about its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredSummary {
     /// The summary.
     pub summary: MediumTermSummary,
-    /// The thread of its first turn.
+    /// The thread of its first message.
     pub thread_id: Option<ThreadId>,
-    /// How many turns it stands for.
+    /// Number of messages that it covers.
     pub turns: u64,
 }
 
-/// How much there is in each tier of an agent's memory.
+/// The number of rows in each memory tier of an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryCounts {
-    /// Turns that no summary stands for.
+    /// Logged messages that are not archived.
     pub active_turns: u64,
-    /// Turns that a summary stands for.
+    /// Logged messages that a summary covers.
     pub summarised_turns: u64,
-    /// Turns that a rewind took back.
-    pub withdrawn_turns: u64,
+    /// Logged messages that a rewind superseded.
+    pub rewound_turns: u64,
     /// Summaries.
     pub summaries: u64,
-    /// Items in the store, whoever put them.
+    /// Stored items of the agent's owner.
     pub items: u64,
 }
 
-/// What `segue doctor` asks a store.
+/// The result of a health check, as `segue doctor` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// Where the data is, for people.
+pub struct StoreHealth {
+    /// The path or address of the database, for display.
     pub location: String,
     /// The version of the schema.
     pub schema_version: u32,
-    /// Threads stored.
+    /// Number of threads.
     pub threads: u64,
-    /// Events stored.
+    /// Number of events.
     pub events: u64,
-    /// Size in bytes.
+    /// Size of the database in bytes.
     pub bytes: u64,
-    /// What an integrity check found wrong; empty when all is well.
+    /// Problems that an integrity check found; empty if there are none.
     pub problems: Vec<String>,
 }
 
-/// How much a health check reads.
+/// How much of the database a health check reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HealthDepth {
+pub enum HealthCheckDepth {
     /// Counts only.
     Counts,
-    /// Every page of the database.
+    /// The whole database.
     Integrity,
 }

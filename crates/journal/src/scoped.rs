@@ -1,114 +1,125 @@
-//! A store of one scope over a store of everybody's: what belongs to others is as if it were not there. It decides nothing
-//! but that; who has which scope is known at the door.
+//! A store that is restricted to one owner scope, on top of an unrestricted store. Rows of other owners are treated
+//! as missing. The scope of a caller is determined by authentication, not here.
 //!
-//! Threads say whose they are by their assistant, and everything else hangs on a thread or names an assistant. What hangs on
-//! neither is kept under a name of the owner's own ([`roots`]). Lists are cut to the scope where they are read, so that a
-//! page is full; the rest is looked up here, and remembered: whose a thread or a run is never changes.
+//! A thread belongs to the owner of its assistant. All other rows belong to a thread or name an assistant, except
+//! rows that are stored under names of the owner ([`owner_prefix`]). Lists are filtered by scope in the query, so
+//! that pages are full. Single rows are checked here, and positive results are cached, because the owner of a thread
+//! or run never changes.
 
-mod admission;
-mod claims;
-mod known;
-mod roots;
+mod owner_prefix;
+mod scope_cache;
+mod write_check;
+mod write_requirements;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
-    ApiKey, AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item,
-    LoggedTurn, Proposal, Run, RunFeedback, RunId, RunRequest, RunStatus, Scope, Seq, StepPoint, Thread,
-    ThreadId, ThreadState, UserId,
+    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
+    InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, RunStatus, Seq,
+    StoredItem, Thread, ThreadId, ThreadState, UserId,
 };
 use serde_json::{Map, Value};
 
-use self::known::Known;
-use self::roots::Root;
+use self::owner_prefix::OwnerPrefix;
+use self::scope_cache::ScopeCache;
 use crate::{
-    Artifact, CheckpointRef, Commits, Committed, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth,
-    Hit, ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, PAGE_ROWS_MAX,
-    Place, RankQuery, Ranked, Reach, Replica, Result, RunFilter, SearchQuery, Store, StoredSummary,
-    SummaryQuery, Superseded, ThreadFilter, ThreadSize, Transaction, TurnQuery, Unclaimed,
+    Artifact, CheckpointRef, CommitFeed, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth,
+    HitLocation, ImportSource, IndexHit, ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts, NamespaceQuery,
+    OutboxItem, OutboxQuery, PAGE_ROWS_MAX, RankQuery, RankedMessage, Replica, Result, RunFilter,
+    SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery, SupersededVisibility,
+    ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
 };
 
-/// A store that shows and changes only what belongs to a scope. A thread of somebody else is not told from one that does not
-/// exist: reads find nothing, and writes fail with [`crate::Error::NotFound`].
-pub struct Scoped {
+/// A store that shows and changes only rows of a scope. A thread of another owner is indistinguishable from a missing
+/// one: reads return nothing, and writes fail with [`crate::Error::NotFound`].
+pub struct ScopedStore {
+    /// The unrestricted store.
     inner: Arc<dyn Store>,
-    scope: Scope,
-    root: Root,
-    known: Known,
+    /// The scope.
+    scope: OwnerScope,
+    /// Adds and removes the owner's prefix of names.
+    prefix: OwnerPrefix,
+    /// Threads and runs that are known to be in the scope.
+    cache: ScopeCache,
 }
 
-/// Whose something is.
+/// The relation of a row to the scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    /// It is in the scope.
+enum Ownership {
+    /// The row is in the scope.
     Own,
-    /// It is not.
+    /// The row exists and is not in the scope.
     Foreign,
-    /// It does not exist.
-    Nobodys,
+    /// The row does not exist.
+    Missing,
 }
 
-impl Scoped {
-    /// Returns the part of `store` that belongs to `scope`; of [`Scope::Everyone`] that is all of it.
-    pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
-        let root = Root::of(&scope);
-        Self { inner: store, scope, root, known: Known::default() }
+impl ScopedStore {
+    /// Restricts a store to a scope. [`OwnerScope::Everyone`] does not restrict it.
+    pub fn new(store: Arc<dyn Store>, scope: OwnerScope) -> Self {
+        let prefix = OwnerPrefix::for_scope(&scope);
+        Self { inner: store, scope, prefix, cache: ScopeCache::default() }
     }
 
-    async fn whose_thread(&self, thread_id: ThreadId) -> Result<Whose> {
-        if self.scope == Scope::Everyone || self.known.has_thread(thread_id) {
-            return Ok(Whose::Own);
+    /// Returns whether a thread is in the scope, foreign or missing.
+    async fn thread_ownership(&self, thread_id: ThreadId) -> Result<Ownership> {
+        if self.scope == OwnerScope::Everyone || self.cache.has_thread(thread_id) {
+            return Ok(Ownership::Own);
         }
         Ok(match self.inner.thread(thread_id).await? {
-            None => Whose::Nobodys,
-            Some(thread) if self.scope.admits(&thread.assistant_id) => {
-                self.known.add_thread(thread_id);
-                Whose::Own
+            None => Ownership::Missing,
+            Some(thread) if self.scope.can_access(&thread.assistant_id) => {
+                self.cache.add_thread(thread_id);
+                Ownership::Own
             }
-            Some(_) => Whose::Foreign,
+            Some(_) => Ownership::Foreign,
         })
     }
 
+    /// Returns whether a thread is in the scope.
     async fn has_thread(&self, thread_id: ThreadId) -> Result<bool> {
-        Ok(self.whose_thread(thread_id).await? == Whose::Own)
+        Ok(self.thread_ownership(thread_id).await? == Ownership::Own)
     }
 
-    /// Returns the thread, or the id of no thread where it is not in the scope.
-    async fn own(&self, thread_id: ThreadId) -> Result<ThreadId> {
+    /// Returns the thread id if the thread is in the scope, and [`NO_THREAD`] otherwise.
+    async fn thread_in_scope(&self, thread_id: ThreadId) -> Result<ThreadId> {
         Ok(if self.has_thread(thread_id).await? { thread_id } else { NO_THREAD })
     }
 
+    /// Returns whether a run is in the scope.
     async fn has_run(&self, run_id: RunId) -> Result<bool> {
-        if self.scope == Scope::Everyone || self.known.has_run(run_id) {
+        if self.scope == OwnerScope::Everyone || self.cache.has_run(run_id) {
             return Ok(true);
         }
         Ok(self.run(run_id).await?.is_some())
     }
 
-    async fn own_threads(&self, thread_ids: &[ThreadId]) -> Result<Vec<ThreadId>> {
-        let mut own = Vec::with_capacity(thread_ids.len());
+    /// Returns those of the threads that are in the scope.
+    async fn threads_in_scope(&self, thread_ids: &[ThreadId]) -> Result<Vec<ThreadId>> {
+        let mut in_scope = Vec::with_capacity(thread_ids.len());
         for thread_id in thread_ids {
             if self.has_thread(*thread_id).await? {
-                own.push(*thread_id);
+                in_scope.push(*thread_id);
             }
         }
-        Ok(own)
+        Ok(in_scope)
     }
 
-    async fn own_ids(&self, run_ids: &[RunId]) -> Result<Vec<RunId>> {
-        let mut own = Vec::with_capacity(run_ids.len());
+    /// Returns those of the runs that are in the scope.
+    async fn run_ids_in_scope(&self, run_ids: &[RunId]) -> Result<Vec<RunId>> {
+        let mut in_scope = Vec::with_capacity(run_ids.len());
         for run_id in run_ids {
             if self.has_run(*run_id).await? {
-                own.push(*run_id);
+                in_scope.push(*run_id);
             }
         }
-        Ok(own)
+        Ok(in_scope)
     }
 
-    /// Returns all runs of the scope at a status, oldest first.
-    async fn runs_at(&self, status: RunStatus) -> Result<Vec<Run>> {
+    /// Returns all runs of the scope with a status, oldest first.
+    async fn runs_with_status(&self, status: RunStatus) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         loop {
             let (scope, statuses) = (Some(self.scope.clone()), vec![status]);
@@ -122,154 +133,160 @@ impl Scoped {
             }
         }
         runs.sort_by_key(|run| (run.created_at, run.run_id));
-        Ok(self.own_runs(runs))
+        Ok(self.retain_runs_in_scope(runs))
     }
 
-    /// Keeps those of the runs that are in the scope.
-    fn own_runs(&self, mut runs: Vec<Run>) -> Vec<Run> {
-        runs.retain(|run| self.scope.admits(&run.assistant_id));
+    /// Returns those of the runs that are in the scope, and caches them.
+    fn retain_runs_in_scope(&self, mut runs: Vec<Run>) -> Vec<Run> {
+        runs.retain(|run| self.scope.can_access(&run.assistant_id));
         for run in &runs {
-            self.known.add_run(run.run_id);
+            self.cache.add_run(run.run_id);
         }
         runs
     }
 }
 
 #[async_trait]
-impl Store for Scoped {
-    async fn commit(&self, transaction: Transaction) -> Result<Committed> {
-        if self.scope == Scope::Everyone {
+impl Store for ScopedStore {
+    async fn commit(&self, transaction: Transaction) -> Result<CommitReceipt> {
+        if self.scope == OwnerScope::Everyone {
             return self.inner.commit(transaction).await;
         }
-        self.commit_own(transaction).await
+        self.commit_in_scope(transaction).await
     }
 
     async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>> {
         let thread = self.inner.thread(thread_id).await?;
-        let own = thread.filter(|thread| self.scope.admits(&thread.assistant_id));
-        if own.is_some() {
-            self.known.add_thread(thread_id);
+        let in_scope = thread.filter(|thread| self.scope.can_access(&thread.assistant_id));
+        if in_scope.is_some() {
+            self.cache.add_thread(thread_id);
         }
-        Ok(own)
+        Ok(in_scope)
     }
 
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>> {
-        self.inner.threads(ThreadFilter { scope: self.narrowed(filter.scope), ..filter }).await
+        self.inner.threads(ThreadFilter { scope: self.narrow_optional_scope(filter.scope), ..filter }).await
     }
 
     async fn thread_count(&self, filter: ThreadFilter) -> Result<u64> {
-        self.inner.thread_count(ThreadFilter { scope: self.narrowed(filter.scope), ..filter }).await
+        self.inner
+            .thread_count(ThreadFilter { scope: self.narrow_optional_scope(filter.scope), ..filter })
+            .await
     }
 
     async fn thread_size(&self, thread_id: ThreadId) -> Result<ThreadSize> {
-        self.inner.thread_size(self.own(thread_id).await?).await
+        self.inner.thread_size(self.thread_in_scope(thread_id).await?).await
     }
 
     async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
-        let own = self.own_threads(thread_ids).await?;
-        self.inner.thread_tokens(&own).await
+        let in_scope = self.threads_in_scope(thread_ids).await?;
+        self.inner.thread_tokens(&in_scope).await
     }
 
     async fn thread_states(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, ThreadState)>> {
-        let own = self.own_threads(thread_ids).await?;
-        self.inner.thread_states(&own).await
+        let in_scope = self.threads_in_scope(thread_ids).await?;
+        self.inner.thread_states(&in_scope).await
     }
 
-    async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
-        self.inner.threads_by_prefix(prefix, self.narrower(scope)).await
+    async fn threads_by_prefix(&self, prefix: &str, scope: &OwnerScope) -> Result<Vec<ThreadId>> {
+        self.inner.threads_by_prefix(prefix, self.narrow_scope(scope)).await
     }
 
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>> {
-        self.inner.events(self.own(thread_id).await?, query).await
+        self.inner.events(self.thread_in_scope(thread_id).await?, query).await
     }
 
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64> {
-        self.inner.messages_after(self.own(thread_id).await?, seq).await
+        self.inner.messages_after(self.thread_in_scope(thread_id).await?, seq).await
     }
 
-    async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
-        self.inner.seq_of_key(self.own(thread_id).await?, event_key).await
+    async fn seq_of_event_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
+        self.inner.seq_of_event_key(self.thread_in_scope(thread_id).await?, event_key).await
     }
 
-    async fn search(&self, query: SearchQuery) -> Result<Vec<Hit>> {
-        let mut hits = self.inner.search(SearchQuery { scope: self.narrowed(query.scope), ..query }).await?;
+    async fn search(&self, query: SearchQuery) -> Result<Vec<IndexHit>> {
+        let mut hits = self
+            .inner
+            .search(SearchQuery { scope: self.narrow_optional_scope(query.scope), ..query })
+            .await?;
         for hit in &mut hits {
-            if let Place::Item { namespace, .. } = &mut hit.place {
-                self.root.strip(namespace);
+            if let HitLocation::Item { namespace, .. } = &mut hit.location {
+                self.prefix.strip(namespace);
             }
         }
         Ok(hits)
     }
 
-    async fn rank(&self, mut query: RankQuery) -> Result<Vec<Ranked>> {
-        let mut own = Vec::with_capacity(query.threads.len());
-        for part in query.threads {
-            if self.has_thread(part.thread_id).await? {
-                own.push(part);
+    async fn rank_messages(&self, mut query: RankQuery) -> Result<Vec<RankedMessage>> {
+        let mut in_scope = Vec::with_capacity(query.threads.len());
+        for thread in query.threads {
+            if self.has_thread(thread.thread_id).await? {
+                in_scope.push(thread);
             }
         }
-        query.threads = own;
-        self.inner.rank(query).await
+        query.threads = in_scope;
+        self.inner.rank_messages(query).await
     }
 
     async fn run(&self, run_id: RunId) -> Result<Option<Run>> {
-        let run = self.inner.run(run_id).await?.filter(|run| self.scope.admits(&run.assistant_id));
+        let run = self.inner.run(run_id).await?.filter(|run| self.scope.can_access(&run.assistant_id));
         if run.is_some() {
-            self.known.add_run(run_id);
+            self.cache.add_run(run_id);
         }
         Ok(run)
     }
 
-    async fn runs_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<RunId>> {
-        self.inner.runs_by_prefix(prefix, self.narrower(scope)).await
+    async fn runs_by_prefix(&self, prefix: &str, scope: &OwnerScope) -> Result<Vec<RunId>> {
+        self.inner.runs_by_prefix(prefix, self.narrow_scope(scope)).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>> {
-        let runs = self.inner.runs(RunFilter { scope: self.narrowed(filter.scope), ..filter }).await?;
-        Ok(self.own_runs(runs))
+        let runs =
+            self.inner.runs(RunFilter { scope: self.narrow_optional_scope(filter.scope), ..filter }).await?;
+        Ok(self.retain_runs_in_scope(runs))
     }
 
     async fn run_requests(&self, run_ids: &[RunId]) -> Result<Vec<(RunId, RunRequest)>> {
-        self.inner.run_requests(&self.own_ids(run_ids).await?).await
+        self.inner.run_requests(&self.run_ids_in_scope(run_ids).await?).await
     }
 
     async fn run_metadata(&self, run_ids: &[RunId]) -> Result<Vec<(RunId, Map<String, Value>)>> {
-        self.inner.run_metadata(&self.own_ids(run_ids).await?).await
+        self.inner.run_metadata(&self.run_ids_in_scope(run_ids).await?).await
     }
 
     async fn newest_run(&self, thread_id: ThreadId) -> Result<Option<RunId>> {
-        self.inner.newest_run(self.own(thread_id).await?).await
+        self.inner.newest_run(self.thread_in_scope(thread_id).await?).await
     }
 
     async fn queued_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
         match thread_id {
-            Some(_) => Ok(self.own_runs(self.inner.queued_runs(thread_id).await?)),
-            None => self.runs_at(RunStatus::Pending).await,
+            Some(_) => Ok(self.retain_runs_in_scope(self.inner.queued_runs(thread_id).await?)),
+            None => self.runs_with_status(RunStatus::Pending).await,
         }
     }
 
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
         match thread_id {
-            Some(_) => Ok(self.own_runs(self.inner.active_runs(thread_id).await?)),
-            None => self.runs_at(RunStatus::Running).await,
+            Some(_) => Ok(self.retain_runs_in_scope(self.inner.active_runs(thread_id).await?)),
+            None => self.runs_with_status(RunStatus::Running).await,
         }
     }
 
-    async fn unclaimed(&self, query: Unclaimed) -> Result<Vec<Run>> {
-        let runs = self.inner.unclaimed(query).await?;
-        Ok(self.own_runs(runs))
+    async fn unclaimed_runs(&self, query: UnclaimedRunsQuery) -> Result<Vec<Run>> {
+        let runs = self.inner.unclaimed_runs(query).await?;
+        Ok(self.retain_runs_in_scope(runs))
     }
 
     async fn replicas(&self) -> Result<Vec<Replica>> {
         self.inner.replicas().await
     }
 
-    async fn clock(&self) -> Result<Timestamp> {
-        self.inner.clock().await
+    async fn current_time(&self) -> Result<Timestamp> {
+        self.inner.current_time().await
     }
 
-    fn reach(&self) -> Reach {
-        self.inner.reach()
+    fn store_scope(&self) -> StoreScope {
+        self.inner.store_scope()
     }
 
     async fn run_events(
@@ -279,7 +296,7 @@ impl Store for Scoped {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>> {
-        self.inner.run_events(self.own(thread_id).await?, run_id, after, limit).await
+        self.inner.run_events(self.thread_in_scope(thread_id).await?, run_id, after, limit).await
     }
 
     async fn feedback(
@@ -288,11 +305,11 @@ impl Store for Scoped {
         run_ids: &[RunId],
         user_id: &str,
     ) -> Result<Vec<RunFeedback>> {
-        self.inner.feedback(self.own(thread_id).await?, run_ids, user_id).await
+        self.inner.feedback(self.thread_in_scope(thread_id).await?, run_ids, user_id).await
     }
 
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
-        self.inner.checkpoint(self.own(thread_id).await?).await
+        self.inner.checkpoint(self.thread_in_scope(thread_id).await?).await
     }
 
     async fn checkpoints(
@@ -300,32 +317,32 @@ impl Store for Scoped {
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
-        superseded: Superseded,
-    ) -> Result<Vec<StepPoint>> {
-        self.inner.checkpoints(self.own(thread_id).await?, before, limit, superseded).await
+        superseded: SupersededVisibility,
+    ) -> Result<Vec<CheckpointEntry>> {
+        self.inner.checkpoints(self.thread_in_scope(thread_id).await?, before, limit, superseded).await
     }
 
     async fn checkpoint_at(
         &self,
         thread_id: ThreadId,
-        point: CheckpointRef,
-        superseded: Superseded,
-    ) -> Result<Option<(StepPoint, Map<String, Value>)>> {
-        self.inner.checkpoint_at(self.own(thread_id).await?, point, superseded).await
+        reference: CheckpointRef,
+        superseded: SupersededVisibility,
+    ) -> Result<Option<(CheckpointEntry, Map<String, Value>)>> {
+        self.inner.checkpoint_at(self.thread_in_scope(thread_id).await?, reference, superseded).await
     }
 
     async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> Result<Option<Artifact>> {
-        self.inner.artifact(self.own(thread_id).await?, sha256).await
+        self.inner.artifact(self.thread_in_scope(thread_id).await?, sha256).await
     }
 
     async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        let mut own = Vec::new();
-        for point in self.inner.unfinished_checkpoints().await? {
-            if self.has_thread(point.thread_id).await? {
-                own.push(point);
+        let mut in_scope = Vec::new();
+        for checkpoint in self.inner.unfinished_checkpoints().await? {
+            if self.has_thread(checkpoint.thread_id).await? {
+                in_scope.push(checkpoint);
             }
         }
-        Ok(own)
+        Ok(in_scope)
     }
 
     async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
@@ -336,16 +353,16 @@ impl Store for Scoped {
     }
 
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
-        self.inner.pending_interrupts(self.own(thread_id).await?).await
+        self.inner.pending_interrupts(self.thread_in_scope(thread_id).await?).await
     }
 
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
         let handoff = self.inner.handoff(handoff_id).await?;
-        Ok(handoff.filter(|handoff| self.scope.admits(&handoff.assistant_id)))
+        Ok(handoff.filter(|handoff| self.scope.can_access(&handoff.assistant_id)))
     }
 
     async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>> {
-        self.inner.handoffs(HandoffFilter { scope: self.narrowed(filter.scope), ..filter }).await
+        self.inner.handoffs(HandoffFilter { scope: self.narrow_optional_scope(filter.scope), ..filter }).await
     }
 
     async fn proposals(&self, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
@@ -356,130 +373,140 @@ impl Store for Scoped {
     }
 
     async fn outbox(&self, mut query: OutboxQuery) -> Result<Vec<OutboxItem>> {
-        query.scope = self.narrowed(query.scope);
+        query.scope = self.narrow_optional_scope(query.scope);
         if let Some(after) = &mut query.after
-            && let Some(rooted) = self.root.key(&after.key)
+            && let Some(stored_key) = self.prefix.stored_key(&after.key)
         {
-            after.key = rooted.into_owned();
+            after.key = stored_key.into_owned();
         }
         let items = self.inner.outbox(query).await?.into_iter();
-        Ok(items.filter_map(|item| Some(OutboxItem { key: self.root.own_key(&item.key)?, ..item })).collect())
+        Ok(items
+            .filter_map(|item| Some(OutboxItem { key: self.prefix.visible_key(&item.key)?, ..item }))
+            .collect())
     }
 
-    async fn outbox_waiting(&self, kind: &str, scope: Option<Scope>) -> Result<(u64, Option<Timestamp>)> {
-        self.inner.outbox_waiting(kind, self.narrowed(scope)).await
+    async fn outbox_backlog(
+        &self,
+        kind: &str,
+        scope: Option<OwnerScope>,
+    ) -> Result<(u64, Option<Timestamp>)> {
+        self.inner.outbox_backlog(kind, self.narrow_optional_scope(scope)).await
     }
 
     async fn outbox_item(&self, kind: &str, key: &str) -> Result<Option<OutboxItem>> {
-        let Some(rooted) = self.root.key(key) else { return Ok(None) };
-        let item = self.inner.outbox_item(kind, &rooted).await?;
+        let Some(stored_key) = self.prefix.stored_key(key) else { return Ok(None) };
+        let item = self.inner.outbox_item(kind, &stored_key).await?;
         Ok(item.map(|item| OutboxItem { key: key.to_owned(), ..item }))
     }
 
-    async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedTurn>> {
-        match self.scope.admits(&query.agent_id) {
+    async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedMessage>> {
+        match self.scope.can_access(&query.agent_id) {
             true => self.inner.turns(query).await,
             false => Ok(Vec::new()),
         }
     }
 
     async fn summaries(&self, query: SummaryQuery) -> Result<Vec<StoredSummary>> {
-        match self.scope.admits(&query.agent_id) {
+        match self.scope.can_access(&query.agent_id) {
             true => self.inner.summaries(query).await,
             false => Ok(Vec::new()),
         }
     }
 
     async fn memory_counts(&self, agent_id: &AssistantId) -> Result<MemoryCounts> {
-        match self.scope.admits(agent_id) {
+        match self.scope.can_access(agent_id) {
             true => self.inner.memory_counts(agent_id).await,
             false => Ok(MemoryCounts::default()),
         }
     }
 
-    async fn item(&self, namespace: &[String], key: &str) -> Result<Option<Item>> {
-        let Some(rooted) = self.root.namespace(namespace) else { return Ok(None) };
-        let item = self.inner.item(&rooted, key).await?;
-        Ok(item.map(|item| Item { namespace: namespace.to_owned(), ..item }))
+    async fn item(&self, namespace: &[String], key: &str) -> Result<Option<StoredItem>> {
+        let Some(stored_namespace) = self.prefix.stored_namespace(namespace) else { return Ok(None) };
+        let item = self.inner.item(&stored_namespace, key).await?;
+        Ok(item.map(|item| StoredItem { namespace: namespace.to_owned(), ..item }))
     }
 
-    async fn items(&self, mut query: ItemQuery) -> Result<Vec<FoundItem>> {
-        query.scope = self.narrowed(query.scope);
-        self.root.prepend(&mut query.prefix);
-        let mut found = self.inner.items(query).await?;
-        for found in &mut found {
-            self.root.strip(&mut found.item.namespace);
+    async fn items(&self, mut query: ItemQuery) -> Result<Vec<ItemHit>> {
+        query.scope = self.narrow_optional_scope(query.scope);
+        self.prefix.prepend(&mut query.prefix);
+        let mut hits = self.inner.items(query).await?;
+        for hit in &mut hits {
+            self.prefix.strip(&mut hit.item.namespace);
         }
-        Ok(found)
+        Ok(hits)
     }
 
     async fn namespaces(&self, mut query: NamespaceQuery) -> Result<Vec<Vec<String>>> {
-        query.scope = self.narrowed(query.scope);
-        self.root.prepend_to_namespaces(&mut query);
+        query.scope = self.narrow_optional_scope(query.scope);
+        self.prefix.prepend_to_namespaces(&mut query);
         let mut namespaces = self.inner.namespaces(query).await?;
         for namespace in &mut namespaces {
-            self.root.strip(namespace);
+            self.prefix.strip(namespace);
         }
         Ok(namespaces)
     }
 
-    async fn index(&self) -> Result<()> {
-        self.inner.index().await
+    async fn update_search_index(&self) -> Result<()> {
+        self.inner.update_search_index().await
     }
 
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {
-        let Some(rooted) = self.root.key(source_key) else { return Ok(None) };
-        let source = self.inner.import_source(&rooted).await?;
+        let Some(stored_key) = self.prefix.stored_key(source_key) else { return Ok(None) };
+        let source = self.inner.import_source(&stored_key).await?;
         Ok(source.map(|source| ImportSource { source_key: source_key.to_owned(), ..source }))
     }
 
-    async fn keys(&self) -> Result<Vec<ApiKey>> {
-        let mut keys = self.inner.keys().await?;
-        keys.retain(|key| self.has_key_of(&key.user_id));
+    async fn api_keys(&self) -> Result<Vec<ApiKey>> {
+        let mut keys = self.inner.api_keys().await?;
+        keys.retain(|key| self.can_access_keys_of(&key.user_id));
         Ok(keys)
     }
 
-    async fn key(&self, key_id: &str) -> Result<Option<ApiKey>> {
-        Ok(self.inner.key(key_id).await?.filter(|key| self.has_key_of(&key.user_id)))
+    async fn api_key(&self, key_id: &str) -> Result<Option<ApiKey>> {
+        Ok(self.inner.api_key(key_id).await?.filter(|key| self.can_access_keys_of(&key.user_id)))
     }
 
-    async fn health(&self, depth: HealthDepth) -> Result<Health> {
+    async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {
         self.inner.health(depth).await
     }
 
-    fn news(&self) -> News {
-        self.inner.news()
+    fn commit_feed(&self) -> CommitFeed {
+        self.inner.commit_feed()
     }
 
-    fn commits(&self) -> Commits {
-        self.inner.commits()
+    fn local_commits(&self) -> LocalCommitFeed {
+        self.inner.local_commits()
     }
 }
 
-/// The id of no thread: what is asked about it finds nothing, and a question that no store answers is refused.
+/// The id of a thread that does not exist. A read with this id returns nothing, but still fails if the query itself
+/// is invalid.
 const NO_THREAD: ThreadId = ThreadId::from_uuid(uuid::Uuid::nil());
 
-impl Scoped {
-    /// Returns the scope to ask for where `asked` was asked for.
-    fn narrowed(&self, asked: Option<Scope>) -> Option<Scope> {
+impl ScopedStore {
+    /// Returns the scope to use for a request: the store's own scope if it is restricted, the requested scope
+    /// otherwise.
+    fn narrow_optional_scope(&self, requested: Option<OwnerScope>) -> Option<OwnerScope> {
         match self.scope {
-            Scope::Everyone => asked,
-            Scope::Owner(_) => Some(self.scope.clone()),
+            OwnerScope::Everyone => requested,
+            OwnerScope::Owner(_) => Some(self.scope.clone()),
         }
     }
 
-    const fn narrower<'a>(&'a self, asked: &'a Scope) -> &'a Scope {
+    /// Returns the scope to use for a request, like [`Self::narrow_optional_scope`].
+    const fn narrow_scope<'a>(&'a self, requested: &'a OwnerScope) -> &'a OwnerScope {
         match self.scope {
-            Scope::Everyone => asked,
-            Scope::Owner(_) => &self.scope,
+            OwnerScope::Everyone => requested,
+            OwnerScope::Owner(_) => &self.scope,
         }
     }
 
-    /// Returns whether the keys of that person may be seen: the person at the machine gives keys to others.
-    fn has_key_of(&self, user_id: &UserId) -> bool {
+    /// Returns whether the API keys of a person may be read and changed. The person at the machine manages the keys
+    /// of everyone.
+    fn can_access_keys_of(&self, user_id: &UserId) -> bool {
         match &self.scope {
-            Scope::Everyone | Scope::Owner(None) => true,
-            Scope::Owner(Some(owner)) => user_id == owner,
+            OwnerScope::Everyone | OwnerScope::Owner(None) => true,
+            OwnerScope::Owner(Some(owner)) => user_id == owner,
         }
     }
 }

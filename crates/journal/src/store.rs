@@ -1,163 +1,175 @@
-//! The storage trait: what is written together, and what can be asked. It names no database.
+//! The storage trait: transactions and queries. It names no database.
 
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
-    ApiKey, AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item,
-    LoggedTurn, Proposal, Run, RunFeedback, RunId, RunRequest, Scope, Seq, StepPoint, Thread, ThreadId,
-    ThreadState,
+    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
+    InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq, StoredItem,
+    Thread, ThreadId, ThreadState,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Artifact, CheckpointRef, Commits, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
-    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, RankQuery, Ranked,
-    Replica, Result, RunFilter, SearchQuery, StoredSummary, SummaryQuery, Superseded, ThreadFilter,
-    TurnQuery, Unclaimed, Write,
+    Artifact, CheckpointRef, CommitFeed, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource, IndexHit,
+    ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, RankQuery,
+    RankedMessage, Replica, Result, RunFilter, SearchQuery, StoreHealth, StoredSummary, SummaryQuery,
+    SupersededVisibility, ThreadFilter, TurnQuery, UnclaimedRunsQuery, Write,
 };
 
-/// Writes that take effect together or not at all.
+/// Writes that are applied together or not at all.
 #[derive(Debug, Clone, Default)]
 pub struct Transaction {
-    /// When set, nothing is written unless this run is active and its lease belongs to this owner.
-    pub fence: Option<Fence>,
-    /// The writes, performed in order.
+    /// If set, the transaction fails with [`crate::Error::Fenced`] unless this run is active and this owner holds its
+    /// lease.
+    pub fence: Option<FencingToken>,
+    /// The writes, applied in order.
     pub writes: Vec<Write>,
 }
 
-/// The proof that a process may still write for a run.
+/// A fencing token: it allows a process to write for a run as long as it holds the run's lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fence {
+pub struct FencingToken {
     /// The run.
     pub run_id: RunId,
-    /// The name under which the run was admitted or reclaimed.
+    /// The name of the process under which the run was admitted or reclaimed.
     pub owner: String,
 }
 
-/// What a transaction did.
+/// The results of a committed transaction.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Committed {
-    /// The seqs of each [`Write::Append`], in order; a repeated `event_key` gives the first row's seq.
+pub struct CommitReceipt {
+    /// The seqs of the events of each [`Write::Append`], in order. A repeated event has the seq of its first
+    /// occurrence.
     pub seqs: Vec<Vec<Seq>>,
-    /// The seqs that were handed out for each [`Write::Append`]; none when all of it was a repetition.
-    pub new: Vec<Option<RangeInclusive<Seq>>>,
-    /// How many of the appended events were stored (the others were repetitions).
-    pub stored: u64,
-    /// The runs that were taken ([`Write::ClaimRuns`]), as they were before.
-    pub claimed: Vec<Run>,
+    /// The range of newly assigned seqs of each [`Write::Append`]. `None` if all its events were repetitions.
+    pub new_seqs: Vec<Option<RangeInclusive<Seq>>>,
+    /// Number of events that were inserted. The others were repetitions.
+    pub stored_events: u64,
+    /// The runs that were claimed ([`Write::ClaimRuns`]), as they were before.
+    pub claimed_runs: Vec<Run>,
 }
 
-/// From where processes can work on a journal.
+/// The hosts from which processes can use a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// From one machine: that a process is gone can be seen there.
-    Machine,
-    /// From anywhere: only what processes say of themselves tells.
-    Network,
+pub enum StoreScope {
+    /// Only this host, so a dead process can be detected locally.
+    ThisHost,
+    /// Any host, so a dead process can only be detected by its missing heartbeats.
+    AnyHost,
 }
 
-/// How much a thread holds.
+/// The size of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ThreadSize {
-    /// Its events.
+    /// Number of events.
     pub events: u64,
-    /// Bytes of these and of its artifacts, which it may share with other threads.
+    /// Size of the events and artifacts in bytes. Artifacts may be shared with other threads.
     pub bytes: u64,
 }
 
-/// A journal's storage. One conformance suite holds for every implementation.
+/// The storage of a journal. All implementations pass the same conformance suite.
+///
+/// All methods are async and can be cancelled: a cancelled read has no effect, a cancelled commit may or may not be
+/// applied.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Performs the writes of `transaction` together and returns once they would survive a power cut.
-    async fn commit(&self, transaction: Transaction) -> Result<Committed>;
+    /// Applies the writes of a transaction atomically, and returns once they would survive a power failure.
+    ///
+    /// # Errors
+    /// See [`Write`] for the errors of each write. Nothing is written then, except after
+    /// [`crate::Error::CommitUnknown`], where the outcome is not known.
+    async fn commit(&self, transaction: Transaction) -> Result<CommitReceipt>;
 
-    /// Returns the thread, or `None`.
+    /// Returns the thread with this id, or `None`.
     async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>>;
 
-    /// Returns a page of threads, without reading any message.
+    /// Returns a page of threads. No messages are read.
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>>;
 
-    /// Returns how many threads match, wherever a page of them would begin or end.
+    /// Returns the number of threads that match a filter, regardless of its limit and offset.
     async fn thread_count(&self, filter: ThreadFilter) -> Result<u64>;
 
-    /// Returns how much a thread holds: its events, superseded ones too, and its artifacts. All of it is looked at. One that is
-    /// not there holds nothing.
+    /// Returns the size of a thread: its events, including superseded ones, and its artifacts. All of them are
+    /// scanned. A thread that does not exist has size zero.
     async fn thread_size(&self, thread_id: ThreadId) -> Result<ThreadSize>;
 
-    /// Returns the tokens that the runs of each of the threads took together; a thread without runs is left out.
+    /// Returns the total number of tokens of the runs of each thread. Threads without runs are left out.
     async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>>;
 
-    /// Returns the state of each of the threads, at most [`crate::PAGE_ROWS_MAX`]; one that does not exist is left out.
+    /// Returns the state of each of the given threads, at most [`crate::PAGE_ROWS_MAX`]. Threads that do not exist
+    /// are left out.
     async fn thread_states(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, ThreadState)>>;
 
-    /// Returns up to ten ids of threads of a scope that begin with `prefix` (hyphens and case are ignored), sub-agents
-    /// included. A [`crate::Scoped`] store puts its own in place of `scope`.
-    async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>>;
+    /// Returns up to ten ids of threads of a scope that begin with `prefix`, including threads of sub-agents. Hyphens
+    /// and case are ignored. A [`crate::ScopedStore`] replaces `scope` by its own.
+    async fn threads_by_prefix(&self, prefix: &str, scope: &OwnerScope) -> Result<Vec<ThreadId>>;
 
-    /// Returns a page of events in ascending order: with `after` the first ones after it, otherwise the newest
-    /// ones before `before` (or of all). Both bounds together are honoured. An unknown thread has no events.
+    /// Returns a page of events in ascending order. With `after`, these are the first events after it; otherwise, the
+    /// last events before `before`, or the last of all. Both bounds can be combined. A thread that does not exist has
+    /// no events.
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>>;
 
-    /// Returns how many messages a rewind that keeps `seq` would take out of sight.
+    /// Returns the number of visible messages that a rewind to `seq` would supersede.
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64>;
 
-    /// Returns the seq of the event with that key in the thread, of whatever run and whether or not it is superseded:
-    /// a key is never stored twice.
-    async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>>;
+    /// Returns the lowest seq of the events with this key in a thread, of any run, superseded or not.
+    async fn seq_of_event_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>>;
 
-    /// Returns what holds the query's words, best first; no superseded message. What forks copied is found once, and so are
-    /// results of tools in the same words.
-    async fn search(&self, query: SearchQuery) -> Result<Vec<Hit>>;
+    /// Returns documents that contain the words of a query, best first. Superseded messages are left out. Messages
+    /// copied by forks, and tool results with identical text, are returned once.
+    async fn search(&self, query: SearchQuery) -> Result<Vec<IndexHit>>;
 
-    /// Returns the messages that hold any of the query's words, best first and of equally good ones the later of a
-    /// thread first; none that are superseded. Words are compared as [`Self::search`] does.
-    async fn rank(&self, query: RankQuery) -> Result<Vec<Ranked>>;
+    /// Returns messages of given threads that contain any of the query's words, best first. Of equally good messages
+    /// of a thread, the later one comes first. Superseded messages are left out. Words are compared as in
+    /// [`Self::search`].
+    async fn rank_messages(&self, query: RankQuery) -> Result<Vec<RankedMessage>>;
 
-    /// Returns the run, or `None`.
+    /// Returns the run with this id, or `None`.
     async fn run(&self, run_id: RunId) -> Result<Option<Run>>;
 
-    /// Returns up to ten ids of runs on threads of a scope that begin with `prefix`; hyphens and case are ignored. A
-    /// [`crate::Scoped`] store puts its own in place of `scope`.
-    async fn runs_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<RunId>>;
+    /// Returns up to ten ids of runs of a scope that begin with `prefix`. Hyphens and case are ignored. A
+    /// [`crate::ScopedStore`] replaces `scope` by its own.
+    async fn runs_by_prefix(&self, prefix: &str, scope: &OwnerScope) -> Result<Vec<RunId>>;
 
     /// Returns a page of runs, newest first.
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>>;
 
-    /// Returns what clients asked those of the runs for that are kept, in the order of `run_ids`, at most
-    /// [`crate::PAGE_ROWS_MAX`]; a run of the terminal has nothing here. Each can be as long as what was put in.
+    /// Returns the client requests of the given runs, at most [`crate::PAGE_ROWS_MAX`], in the order of `run_ids`.
+    /// Runs without a stored request, such as those started in the terminal, are left out. A request can be as large
+    /// as the client's input.
     async fn run_requests(&self, run_ids: &[RunId]) -> Result<Vec<(RunId, RunRequest)>>;
 
-    /// Returns the metadata of what [`Self::run_requests`] returns, and reads nothing else of it.
+    /// Returns the metadata of the requests that [`Self::run_requests`] returns, without reading their other content.
     async fn run_metadata(&self, run_ids: &[RunId]) -> Result<Vec<(RunId, Map<String, Value>)>>;
 
-    /// Returns the run that was admitted last on the thread, or `None`; one that waits, or ended without having begun, is
-    /// none.
+    /// Returns the run that was started last on the thread, or `None`. Queued runs, and runs that ended without being
+    /// started, are ignored.
     async fn newest_run(&self, thread_id: ThreadId) -> Result<Option<RunId>>;
 
-    /// Returns the runs that wait for their turn, of one thread or of all, in the order in which they came.
+    /// Returns the queued runs of one thread or of all threads, in the order in which they were queued.
     async fn queued_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>>;
 
-    /// Returns the runs that are running, of one thread or of all.
+    /// Returns the running runs of one thread or of all threads.
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>>;
 
-    /// Returns runs that nobody works on, oldest first; none in the threads of sub-agents.
-    async fn unclaimed(&self, query: Unclaimed) -> Result<Vec<Run>>;
+    /// Returns unowned runs, oldest first, without those in threads of sub-agents.
+    async fn unclaimed_runs(&self, query: UnclaimedRunsQuery) -> Result<Vec<Run>>;
 
-    /// Returns the processes that look after runs, and those of which nothing was heard any more.
+    /// Returns the replicas that work on the journal, including expired ones.
     async fn replicas(&self) -> Result<Vec<Replica>>;
 
-    /// Returns the present by the clock that all who share the journal go by.
-    async fn clock(&self) -> Result<Timestamp>;
+    /// Returns the current time of the clock that all processes of this journal share.
+    async fn current_time(&self) -> Result<Timestamp>;
 
-    /// Returns from where processes can work on this journal.
-    fn reach(&self) -> Reach;
+    /// Returns the hosts from which processes can use this journal.
+    fn store_scope(&self) -> StoreScope;
 
-    /// Returns a page of the events of a run that was admitted on the thread, in ascending order from the first one
-    /// after `after`: superseded ones too, and those that a compaction condensed. A run of another thread has none here.
-    /// The rest of the thread is not read.
+    /// Returns a page of the events of a run that was admitted on the thread, in ascending order, starting after the
+    /// seq `after`. Superseded and compacted events are included. A run of another thread has no events here. Events
+    /// of other runs are not read.
     async fn run_events(
         &self,
         thread_id: ThreadId,
@@ -166,7 +178,7 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Event>>;
 
-    /// Returns what a person thinks of those of the runs that they said something of.
+    /// Returns a person's feedback on the given runs. Runs without feedback are left out.
     async fn feedback(
         &self,
         thread_id: ThreadId,
@@ -174,100 +186,108 @@ pub trait Store: Send + Sync {
         user_id: &str,
     ) -> Result<Vec<RunFeedback>>;
 
-    /// Returns the thread's newest checkpoint, or `None`.
+    /// Returns the newest checkpoint of a thread, or `None`.
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>>;
 
-    /// Returns points of the thread's past, newest first: those before `before`, or the newest of all. Those of
-    /// [`protocol::CheckpointSource::Rewind`], which are no points one can go back to, are among them.
+    /// Returns a page of the checkpoints of a thread, newest first: those before `before`, or the newest of all.
+    /// Checkpoints with source [`protocol::CheckpointSource::Rewind`], which a thread cannot be rewound to, are
+    /// included.
     async fn checkpoints(
         &self,
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
-        superseded: Superseded,
-    ) -> Result<Vec<StepPoint>>;
+        superseded: SupersededVisibility,
+    ) -> Result<Vec<CheckpointEntry>>;
 
-    /// Returns a point of the thread's past with the public channels of that time (keys that do not begin with `_`).
-    /// `None` when there is no such point, or it is superseded and those are not asked for.
+    /// Returns a checkpoint of a thread, and its public channels (whose names do not begin with `_`). `None` if it
+    /// does not exist, or if it is superseded and `superseded` hides it.
     async fn checkpoint_at(
         &self,
         thread_id: ThreadId,
-        point: CheckpointRef,
-        superseded: Superseded,
-    ) -> Result<Option<(StepPoint, Map<String, Value>)>>;
+        reference: CheckpointRef,
+        superseded: SupersededVisibility,
+    ) -> Result<Option<(CheckpointEntry, Map<String, Value>)>>;
 
-    /// Returns the artifact of the thread whose name begins with `sha256`, at least 8 hex digits, or `None`. Fails with
-    /// [`crate::Error::Invalid`] when several do.
+    /// Returns the artifact of a thread whose hash begins with `sha256` (at least 8 hex digits), or `None`. Fails
+    /// with [`crate::Error::InvalidRequest`] if several do.
     async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> Result<Option<Artifact>>;
 
-    /// Returns the newest checkpoints that have activities to perform, one a thread.
+    /// Returns the newest checkpoint of each thread that lists activities to be performed.
     async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>>;
 
-    /// Returns the interrupt, or `None`.
+    /// Returns the interrupt with this id, or `None`.
     async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>>;
 
-    /// Returns the thread's pending interrupts, oldest first.
+    /// Returns the pending interrupts of a thread, oldest first.
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>>;
 
-    /// Returns the handoff, or `None`.
+    /// Returns the handoff with this id, or `None`.
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>>;
 
-    /// Returns the handoffs that match, newest first.
+    /// Returns the handoffs that match a filter, newest first.
     async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>>;
 
-    /// Returns the handoff's proposals in order of iteration.
+    /// Returns the proposals of a handoff in the order of their iterations.
     async fn proposals(&self, handoff_id: HandoffId) -> Result<Vec<Proposal>>;
 
-    /// Returns a page of the items of a kind in the outbox. Seen by everybody's store, the key of what a person put there
-    /// begins with `@`, their id and a slash, so that one worker can do the work of all: it removes an item under that key,
-    /// and finds in it whose scope ([`protocol::Scope::Owner`]) the work is done in. A [`crate::Scoped`] store shows its own
-    /// items, under the keys they were put under.
+    /// Returns a page of the outbox items of a kind.
+    ///
+    /// In an unrestricted store, the key of an owner's item begins with `@`, the owner's id and a slash. So one
+    /// worker can process the items of all owners: it finds the scope of the work ([`protocol::OwnerScope::Owner`])
+    /// in the key, and removes the item under this key. A [`crate::ScopedStore`] returns its own items under their
+    /// original keys.
     async fn outbox(&self, query: OutboxQuery) -> Result<Vec<OutboxItem>>;
 
-    /// Returns how many items of a kind are in the outbox, and when the oldest was added; those of a scope, or `None` for
-    /// everybody's. A [`crate::Scoped`] store counts its own.
-    async fn outbox_waiting(&self, kind: &str, scope: Option<Scope>) -> Result<(u64, Option<Timestamp>)>;
+    /// Returns the number of outbox items of a kind, and the time at which the oldest was added. `None` covers all
+    /// scopes. A [`crate::ScopedStore`] counts its own items.
+    async fn outbox_backlog(&self, kind: &str, scope: Option<OwnerScope>)
+    -> Result<(u64, Option<Timestamp>)>;
 
-    /// Returns the item of the outbox under a key, or `None`. The key is as [`Self::outbox`] shows it.
+    /// Returns the outbox item with this key, in the form that [`Self::outbox`] returns, or `None`.
     async fn outbox_item(&self, kind: &str, key: &str) -> Result<Option<OutboxItem>>;
 
-    /// Returns a page of turns in ascending order of their indexes, archived ones too unless the query says otherwise.
-    async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedTurn>>;
+    /// Returns a page of logged messages in ascending order of their indexes. Archived messages are included unless
+    /// the query excludes them.
+    async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedMessage>>;
 
-    /// Returns the summaries of an agent's old turns, newest first; of those stored at the same time the one with the
-    /// higher id first. A limit of 0 gives none.
+    /// Returns a page of the summaries of an agent, newest first. Of summaries stored at the same time, the one with
+    /// the higher id comes first. A limit of 0 returns none.
     async fn summaries(&self, query: SummaryQuery) -> Result<Vec<StoredSummary>>;
 
-    /// Returns how much there is in each tier of an agent's memory.
+    /// Returns the number of rows in each memory tier of an agent.
     async fn memory_counts(&self, agent_id: &AssistantId) -> Result<MemoryCounts>;
 
-    /// Returns what is kept under a name, or `None`.
-    async fn item(&self, namespace: &[String], key: &str) -> Result<Option<Item>>;
+    /// Returns the item with this namespace and key, or `None`.
+    async fn item(&self, namespace: &[String], key: &str) -> Result<Option<StoredItem>>;
 
-    /// Returns a page of what is kept: with words the best matches first, otherwise what was put last.
-    async fn items(&self, query: ItemQuery) -> Result<Vec<FoundItem>>;
+    /// Returns a page of items: the best matches of the query's words first, or without words the most recently
+    /// updated first.
+    async fn items(&self, query: ItemQuery) -> Result<Vec<ItemHit>>;
 
-    /// Returns namespaces in use, in order.
+    /// Returns a page of the namespaces in use, in ascending order.
     async fn namespaces(&self, query: NamespaceQuery) -> Result<Vec<Vec<String>>>;
 
-    /// Brings the search index up to date. A search does so itself; done in time, none has to wait for it.
-    async fn index(&self) -> Result<()>;
+    /// Updates the search index. A search does this itself; calling it in advance saves the search the wait.
+    async fn update_search_index(&self) -> Result<()>;
 
-    /// Returns where a session was imported, or `None`.
+    /// Returns the import of a session, or `None`.
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>>;
 
-    /// Returns all keys, oldest first, revoked ones included.
-    async fn keys(&self) -> Result<Vec<ApiKey>>;
+    /// Returns all API keys, oldest first, including revoked ones.
+    async fn api_keys(&self) -> Result<Vec<ApiKey>>;
 
-    /// Returns the key with that public part, or `None`.
-    async fn key(&self, key_id: &str) -> Result<Option<ApiKey>>;
+    /// Returns the API key with this id, which is its public part, or `None`.
+    async fn api_key(&self, key_id: &str) -> Result<Option<ApiKey>>;
 
-    /// Returns counts and, at [`HealthDepth::Integrity`], what a check of every page found.
-    async fn health(&self, depth: HealthDepth) -> Result<Health>;
+    /// Returns counts and, at depth [`HealthCheckDepth::Integrity`], the problems that a check of the whole database
+    /// found.
+    async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth>;
 
-    /// Returns where one hears that other processes committed something; called on an async runtime, it listens there.
-    fn news(&self) -> News;
+    /// Returns the feed of commits of other processes. Must be called on an async runtime, on which it receives
+    /// notifications.
+    fn commit_feed(&self) -> CommitFeed;
 
-    /// Returns where one follows what this process commits.
-    fn commits(&self) -> Commits;
+    /// Returns the feed of commits of this process.
+    fn local_commits(&self) -> LocalCommitFeed;
 }

@@ -1,4 +1,4 @@
-//! The tables: for each kind of row, how it is written and how it is read. Nothing here opens, commits or waits.
+//! The tables: reading and writing each kind of row. Nothing here opens a database, commits or waits.
 
 pub(crate) mod artifacts;
 pub(crate) mod checkpoints;
@@ -7,7 +7,7 @@ pub(crate) mod consistency;
 pub(crate) mod events;
 pub(crate) mod handoffs;
 pub(crate) mod interrupts;
-pub(crate) mod keyed;
+pub(crate) mod keyed_rows;
 pub(crate) mod memory;
 pub(crate) mod runs;
 pub(crate) mod search;
@@ -18,48 +18,51 @@ pub(crate) use threads::owners;
 
 use crate::{Error, PAGE_ROWS_MAX, Result};
 
-/// Returns `limit` as SQLite takes it, when it is one that a page may have.
-pub(crate) fn page_limit(what: &'static str, limit: usize) -> Result<i64> {
+/// Checks the row limit of a page and returns it in the type of an SQL parameter. `what` names the rows in the error.
+///
+/// # Errors
+/// [`Error::InvalidRequest`] if the limit is zero or greater than [`PAGE_ROWS_MAX`].
+pub(crate) fn check_page_limit(what: &'static str, limit: usize) -> Result<i64> {
     if limit == 0 || limit > PAGE_ROWS_MAX {
-        return Err(Error::Invalid {
+        return Err(Error::InvalidRequest {
             what,
             reason: format!("the limit must be 1 to {PAGE_ROWS_MAX}, not {limit}"),
         });
     }
-    Ok(columns::integer(limit as u64))
+    Ok(columns::encode_counter(limit as u64))
 }
 
-/// Returns the failure of a write that names a row nobody stored.
+/// Returns the error for a missing row.
 pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> Error {
     Error::not_found(what, id)
 }
 
-/// Returns an empty database.
+/// Returns an empty database in memory.
 #[cfg(test)]
-fn database() -> rusqlite::Connection {
-    crate::engines::sqlite::memory().unwrap()
+fn test_database() -> rusqlite::Connection {
+    crate::engines::sqlite::open_in_memory().unwrap()
 }
 
-/// Notes every statement that begins.
+/// Records the text of every statement that is executed.
 #[cfg(test)]
-fn traced(db: &mut rusqlite::Connection) -> std::sync::Arc<std::sync::Mutex<Vec<String>>> {
+fn trace_statements(db: &mut rusqlite::Connection) -> std::sync::Arc<std::sync::Mutex<Vec<String>>> {
     use rusqlite::trace::{TraceEvent, TraceEventCodes};
     let statements = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let noted = std::sync::Arc::clone(&statements);
-    let note = move |event: TraceEvent<'_>| {
+    let recorded = std::sync::Arc::clone(&statements);
+    let record = move |event: TraceEvent<'_>| {
         if let TraceEvent::Stmt(_, sql) = event {
-            noted.lock().unwrap().push(sql.to_owned());
+            recorded.lock().unwrap().push(sql.to_owned());
         }
     };
-    db.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(note)).unwrap();
+    db.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(record)).unwrap();
     statements
 }
 
-/// Returns how the engine finds the rows that a statement is about, step by step.
+/// Returns the steps of SQLite's query plan for a statement.
 #[cfg(test)]
-fn plan(sql: &str) -> Vec<String> {
-    let db = database();
+fn query_plan(sql: &str) -> Vec<String> {
+    let db = test_database();
     let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-    // The parameters stay unbound: a plan does not depend on them.
+    // The parameters stay unbound, because the plan does not depend on their values.
     statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<_>>().unwrap()
 }

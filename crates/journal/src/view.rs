@@ -1,4 +1,5 @@
-//! Views: what the events add up to. A view is computed, never stored, and two views cannot damage each other.
+//! Views: functions that compute from events what a model or a person sees. A view is never stored, so views cannot
+//! damage each other.
 
 pub mod branches;
 pub mod context;
@@ -10,52 +11,53 @@ use protocol::{Event, EventType, Seq, ThreadId};
 
 pub use context::context;
 pub use history::{
-    ArchiveMarker, BoundaryEntry, CallHeader, FailedEntry, HistoryEntry, HistoryItem, SummaryMarker,
-    UndoneEntry, history, listed,
+    ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, HistoryEntry, HistoryItem,
+    ImportedBoundaryEntry, SummaryMarker, ToolCallHeader, history, page_entry,
 };
 
-/// What an event is to the views.
+/// The meaning of an event for the views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ViewEventKind {
+    /// A message.
     Message,
-    /// A place where an imported session's own agent had compacted.
-    Boundary,
-    /// What that agent wrote there.
+    /// A point at which the original agent of an imported session had compacted.
+    ImportedBoundary,
+    /// The summary that the original agent wrote there.
     ImportedSummary,
-    /// A place where the conversation was condensed.
-    Marker,
-    /// A place where that was taken back.
-    Undone,
-    /// A place where it was tried and nothing came of it.
-    Failed,
-    /// A result that is sent as its ends.
+    /// A compaction.
+    Compaction,
+    /// The undoing of a compaction.
+    CompactionUndone,
+    /// A failed compaction, which changed nothing.
+    CompactionFailed,
+    /// A tool result that is sent to the model in shortened form.
     Clip,
-    /// A place where a summary of memory took the place of old turns.
-    Archive,
-    /// A place where such turns came back.
-    Restored,
-    /// What happened beside the conversation, which changes no view.
-    Beside,
+    /// Old messages left the context, because a memory summary covers them.
+    TurnsArchived,
+    /// Such messages returned to the context.
+    TurnsRestored,
+    /// An event outside the conversation, which changes no view.
+    Side,
 }
 
-impl Part {
-    /// Returns what events of the type are; [`Self::Beside`] for a type of a later version.
-    pub(crate) fn of(event: &Event) -> Self {
-        event.kind().map_or(Self::Beside, Self::of_type)
+impl ViewEventKind {
+    /// Returns the kind of an event, or [`Self::Side`] for an event type of a later version.
+    pub(crate) fn of_event(event: &Event) -> Self {
+        event.kind().map_or(Self::Side, Self::of_type)
     }
 
-    /// Every type is named, so that whoever adds one decides what it is to the views.
+    /// Returns the kind of an event type. The match is exhaustive, so a new event type must be classified here.
     pub(crate) const fn of_type(event_type: EventType) -> Self {
         match event_type {
             EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage => Self::Message,
-            EventType::ImportedBoundary => Self::Boundary,
+            EventType::ImportedBoundary => Self::ImportedBoundary,
             EventType::ImportedSummary => Self::ImportedSummary,
-            EventType::Compacted => Self::Marker,
-            EventType::CompactionUndone => Self::Undone,
-            EventType::CompactionFailed => Self::Failed,
+            EventType::Compacted => Self::Compaction,
+            EventType::CompactionUndone => Self::CompactionUndone,
+            EventType::CompactionFailed => Self::CompactionFailed,
             EventType::ResultClipped => Self::Clip,
-            EventType::TurnsArchived => Self::Archive,
-            EventType::TurnsRestored => Self::Restored,
+            EventType::TurnsArchived => Self::TurnsArchived,
+            EventType::TurnsRestored => Self::TurnsRestored,
             EventType::ImportedNote
             | EventType::ThreadCreated
             | EventType::ThreadRenamed
@@ -82,17 +84,17 @@ impl Part {
             | EventType::HandoffExpired
             | EventType::HandoffSeeded
             | EventType::HandoffCleaned
-            | EventType::HandoffMirrored => Self::Beside,
+            | EventType::HandoffMirrored => Self::Side,
         }
     }
 }
 
-/// Returns whether the event happened beside the conversation, in a sub-agent.
-fn is_side(event: &Event) -> bool {
+/// Returns whether an event of an imported session belongs to a sub-agent, outside the conversation.
+fn is_from_subagent(event: &Event) -> bool {
     event.parsed_metadata().side
 }
 
-/// Returns the id of a message that has none of its own: a UUIDv5 of its place (contract §11).
+/// Returns the id of a message that has no id of its own: a UUIDv5 of its thread and seq (contract §11).
 pub fn message_id(thread_id: ThreadId, seq: Seq) -> String {
     uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, format!("{thread_id}:{seq}").as_bytes()).to_string()
 }

@@ -1,225 +1,242 @@
-//! What can be written: each kind of write, and what it carries. How a store performs it, and what can be asked, is not here.
+//! Writes: every kind of write and its data. How a store applies them is decided in `engines` and `tables`.
 
 use jiff::Timestamp;
 use protocol::{
     ApiKey, Checkpoint, CheckpointId, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId,
-    Item, MediumTermSummary, NewEvent, Proposal, Run, RunFailure, RunFeedback, RunId, RunRequest, RunStatus,
-    Scope, Seq, SummaryId, Thread, ThreadId, ThreadStatus, Usage,
+    MediumTermSummary, NewEvent, OwnerScope, Proposal, Run, RunFailure, RunFeedback, RunId, RunRequest,
+    RunStatus, Seq, StoredItem, SummaryId, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value};
 
-/// One write.
+/// A write of a transaction.
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "writes are short-lived and moved once")]
 pub enum Write {
-    /// Creates a thread; an existing one with this id stays as it is. Fails with [`crate::Error::Differs`] when the id is, or
-    /// once was, that of a thread of another owner: whose a thread is never changes. `first_prompt`, `message_count` and `last_seq`
-    /// follow from its events and are not taken from here.
+    /// Creates a thread. An existing thread with the same id is left unchanged. Fails with [`crate::Error::Conflict`]
+    /// if the id belongs, or once belonged, to a thread of another owner, because the owner of a thread never
+    /// changes. The fields `first_prompt`, `message_count` and `last_seq` are ignored; they follow from the thread's
+    /// events.
     CreateThread(Thread),
-    /// Changes a thread's name, status or metadata. A thread for which a run waits stays busy, whatever status it is given.
+    /// Changes the name, status or metadata of a thread. A thread with queued runs stays busy, whatever status is
+    /// given.
     UpdateThread {
         /// The thread.
         thread_id: ThreadId,
         /// The changes.
         patch: ThreadPatch,
     },
-    /// Has a thread rest for which it was busy and nothing runs or waits any more: it is interrupted while a question waits,
-    /// failed when the run of its newest checkpoint did, interrupted when that has a node to go on with, and otherwise idle.
-    /// Any other thread stays as it is.
+    /// Sets the status of a busy thread that has neither running nor queued runs: `interrupted` if an interrupt is
+    /// pending, `error` if the run of its newest checkpoint failed, `interrupted` if that checkpoint has a next node,
+    /// and `idle` otherwise. Other threads are left unchanged.
     SettleThread {
         /// The thread.
         thread_id: ThreadId,
     },
-    /// Removes a thread with everything that belongs to it, runs that wait included; its seqs are never handed out again.
-    /// Fails with [`crate::Error::Busy`] while a run is running. The handoff that seeded it stays with the parent, for audit.
-    /// Summaries that stand for any of its turns are removed as by [`Self::RestoreTurns`]. Of those that stood for turns of
-    /// other threads too, removed now or before, the events that told these of them are emptied, and copies of such
-    /// events: they hold words about this one. What had left a context by an emptied copy is in it again, which a
-    /// `turns_restored` event says.
+    /// Deletes a thread with everything that belongs to it, including queued runs. Its seqs are never assigned again.
+    /// Fails with [`crate::Error::Busy`] if a run of the thread is running. The handoff that created the thread stays
+    /// with the parent, for auditing.
+    ///
+    /// Summaries of any of its messages are removed as by [`Self::RestoreTurns`]. If such a summary also covered
+    /// messages of other threads, the `turns_archived` events that announce it there, and copies of these events, are
+    /// emptied, because they contain text about the deleted thread. Messages that left a context by an emptied copy
+    /// are in it again, which a `turns_restored` event records.
     DeleteThread {
         /// The thread.
         thread_id: ThreadId,
     },
-    /// Appends events to one thread, and moves the time of its last change forward to theirs, but for what happens in the
-    /// background: `turns_archived`, `turns_restored` and `model_called`. One whose key was stored
-    /// before is a repetition, even of an event that is superseded. JSON that escapes half
-    /// of a surrogate pair is refused as [`crate::Error::Invalid`].
+    /// Appends events to a thread, and advances the time of its last activity to theirs. Events of background work,
+    /// such as `turns_archived`, `turns_restored` and `model_called`, do not advance it. An event whose key is stored
+    /// for the same run already is a repetition, even if the stored event is superseded. Fails with
+    /// [`crate::Error::InvalidRequest`] if the JSON escapes half of a surrogate pair.
     Append {
-        /// The thread; it must exist.
+        /// The thread. It must exist.
         thread_id: ThreadId,
         /// The events, in order.
         events: Vec<NewEvent>,
     },
-    /// Takes the thread back: every event after `keep_seq`, up to the thread's last seq at this moment, is superseded.
-    /// It stays in the log as it is, and reads leave it out unless they ask for it ([`crate::Superseded::Shown`]); what is
-    /// appended afterwards is not superseded. Its turns in `turn_log` are archived; summaries that stand for any of them,
-    /// or of which the thread is told there, are removed as by [`Self::RestoreTurns`]. Pending interrupts that were raised
-    /// after `keep_seq` are withdrawn, and a thread that waited or had failed is idle. A `keep_seq` at or after the
-    /// last seq changes nothing; one inside a part that is superseded already keeps what is visible before it. The
-    /// checkpoint stays: the caller stores the one the thread goes on from. Fails with [`crate::Error::Busy`]
-    /// while a run is active.
+    /// Rewinds a thread: all events after `keep_seq`, up to the current last seq, are superseded. They stay in the
+    /// log unchanged, and reads leave them out unless they ask for [`crate::SupersededVisibility::Shown`]. Events
+    /// that are appended later are not superseded.
+    ///
+    /// The superseded messages are archived in `turn_log`. Summaries that cover any of them, or that a superseded
+    /// event announces, are removed as by [`Self::RestoreTurns`]. Pending interrupts that were raised after
+    /// `keep_seq` are withdrawn, and a thread that was interrupted or had failed becomes idle. The checkpoint is not
+    /// changed: the caller stores the one from which the thread continues.
+    ///
+    /// A `keep_seq` at or after the last seq changes nothing. A `keep_seq` inside a superseded range keeps what is
+    /// visible before the range. Fails with [`crate::Error::Busy`] if a run of the thread is active.
     Rewind {
         /// The thread.
         thread_id: ThreadId,
-        /// The last seq that stays; 0 keeps nothing.
+        /// The last seq that stays visible; 0 keeps nothing.
         keep_seq: Seq,
-        /// When.
+        /// The time of the rewind.
         at: Timestamp,
     },
-    /// Copies a thread's transcript into a blank thread: its visible events of the categories message, context and
-    /// middleware, at the seqs they have, so that every reference to a seq stays true. The next seq of `into` follows
-    /// the source's last one, or `until`. What happened to the runs of the source is not copied, nor are event keys.
+    /// Copies the transcript of a thread into a blank thread: its visible events of the categories message, context
+    /// and middleware, with unchanged seqs, so that references to seqs stay valid. The next seq of `into` follows
+    /// `until`, or the last seq of the source. Events about runs, and event keys, are not copied.
     ///
-    /// A search finds what was copied once, here or there. The copies are not turns of `turn_log` again: memory has them
-    /// from the source. Artifacts of the source can be read in the copy, and stay when the source is deleted. Fails with
-    /// [`crate::Error::Invalid`] unless `into` never had an event.
+    /// A search returns a copied message once. The copies are not logged in `turn_log` again, because memory has them
+    /// from the source. The artifacts of the source can be read in the copy, and are kept when the source is deleted.
+    /// Fails with [`crate::Error::InvalidRequest`] if `into` has ever had an event.
     CopyEvents {
-        /// The source.
+        /// The source thread.
         from: ThreadId,
-        /// The last seq to copy; `None` copies all.
+        /// The last seq to copy; `None` copies all events.
         until: Option<Seq>,
-        /// The thread that takes them; it must exist.
+        /// The target thread. It must exist.
         into: ThreadId,
     },
-    /// Keeps bytes in a thread under their hash. The same hash in the same thread again changes nothing; fails with
-    /// [`crate::Error::Differs`] when other bytes are stored under it, and with [`crate::Error::Invalid`] for more
-    /// than [`crate::ARTIFACT_BYTES_MAX`] or a name that is no SHA-256. It goes with its thread.
+    /// Stores binary data in a thread under its hash. Storing it again changes nothing. Fails with
+    /// [`crate::Error::Conflict`] if other data is stored under the hash, and with [`crate::Error::InvalidRequest`]
+    /// if the data exceeds [`crate::ARTIFACT_BYTES_MAX`] or the hash is malformed. The artifact is deleted with its
+    /// thread.
     PutArtifact(Artifact),
-    /// Fails with [`crate::Error::Differs`] unless the thread's newest checkpoint is this one: what follows was worked
-    /// out from it.
+    /// Fails with [`crate::Error::Conflict`] unless this is the newest checkpoint of the thread. Guards a transaction
+    /// that was computed from that checkpoint.
     ExpectCheckpoint {
         /// The thread.
         thread_id: ThreadId,
-        /// The checkpoint that was read; `None` when there was none.
+        /// The checkpoint that was read; `None` if the thread had none.
         checkpoint_id: Option<CheckpointId>,
     },
-    /// Fails with [`crate::Error::Differs`] when the thread's context changed since then, by more than what was said. It
-    /// comes before the writes that change it.
-    ExpectContext(Planned),
-    /// Stores a run that waits for its turn; a thread may have any number of them, and is busy until the last is gone. Nobody
-    /// has its lease; its owner is the process that is to begin it. The same one again changes nothing; fails with [`crate::Error::Differs`] when another run has its id.
+    /// Fails with [`crate::Error::Conflict`] if the context of the thread has changed since this version, other than
+    /// by further messages. It must precede the writes that change the context.
+    ExpectUnchangedContext(ThreadVersion),
+    /// Inserts a queued run. A thread can have any number of queued runs, and is busy until the last of them has
+    /// ended. A queued run has no lease; its owner is the process that will start it. Queueing the same run again
+    /// changes nothing. Fails with [`crate::Error::Conflict`] if another run has the id.
     QueueRun(Run),
-    /// Admits a new run; fails with [`crate::Error::Busy`] when another run of the thread is running, even one whose lease
-    /// has ended. The same run admitted by the same owner again changes nothing; fails with [`crate::Error::Fenced`] when
-    /// another process has begun it, or it has ended, and with [`crate::Error::Differs`] when it waits
-    /// ([`Self::BeginRun`]).
+    /// Inserts a run that starts at once. Fails with [`crate::Error::Busy`] if another run of the thread is running,
+    /// even if its lease has expired. Admitting the same run again with the same owner changes nothing. Fails with
+    /// [`crate::Error::Fenced`] if another process has started it or it has ended, and with
+    /// [`crate::Error::Conflict`] if it is queued (use [`Self::BeginRun`]).
     AdmitRun(Run),
-    /// Begins a run that waits, as [`Self::AdmitRun`] does a new one: when it was created stays. With the status of an end,
-    /// it ends without ever having begun, whatever runs; there is no other way. Fails with [`crate::Error::NotFound`] when
-    /// there is none: a run that was forgotten does not come back; and with [`crate::Error::Fenced`] when it waits for another
-    /// process.
+    /// Starts a queued run, with the rules of [`Self::AdmitRun`]. Its time of creation is kept. With a terminal
+    /// status, the run ends without having been started, even if another run is running; queued runs can end in no
+    /// other way. Fails with [`crate::Error::NotFound`] if the run does not exist, because a deleted run must not
+    /// reappear, and with [`crate::Error::Fenced`] if it is queued for another process.
     BeginRun(Run),
-    /// Keeps what a client asked a run for, in place of what was kept before. Fails with [`crate::Error::UnknownRun`] unless
-    /// the run is on that thread, wherever in the transaction it is put there. It goes with the run.
+    /// Stores the client request of a run, or replaces it. Fails with [`crate::Error::UnknownRun`] unless the run
+    /// belongs to the thread; the transaction may create the run before or after this write. The request is deleted
+    /// with the run.
     PutRunRequest {
         /// The run.
         run_id: RunId,
         /// Its thread.
         thread_id: ThreadId,
-        /// What was asked.
+        /// The request.
         request: Box<RunRequest>,
     },
-    /// Removes a run, with what was asked of it and what people think of it; its events stay. Fails with
-    /// [`crate::Error::Busy`] while it is running, and with [`crate::Error::NotFound`] when there is none.
-    ForgetRun {
+    /// Deletes a run with its request and its feedback. Its events stay. Fails with [`crate::Error::Busy`] if the run
+    /// is running, and with [`crate::Error::NotFound`] if it does not exist.
+    DeleteRun {
         /// The run.
         run_id: RunId,
     },
-    /// Changes a run. The first terminal status stays: another status or a renewed lease after it fails with
-    /// [`crate::Error::Fenced`], and so does any change of a run that waits ([`Self::BeginRun`]).
+    /// Updates a run. Its first terminal status is final: a later status or lease renewal fails with
+    /// [`crate::Error::Fenced`]. Any update of a queued run fails too (use [`Self::BeginRun`]).
     UpdateRun {
         /// The run.
         run_id: RunId,
         /// The changes.
         patch: RunPatch,
     },
-    /// Takes over a running run whose lease has ended; fails with [`crate::Error::Fenced`] when it has not.
+    /// Takes over a running run whose lease has expired. Fails with [`crate::Error::Fenced`] if it has not.
     ReclaimRun {
         /// The run.
         run_id: RunId,
         /// The new owner.
         owner: String,
-        /// The present; the lease must have ended before it.
+        /// The current time. The lease must have ended before it.
         now: Timestamp,
-        /// When the new lease ends.
+        /// The end of the new lease.
         lease_until: Timestamp,
     },
-    /// Says that a process lives, and until when that is certain unless it says so again. One that is certain no longer at
-    /// `now` is forgotten.
-    Announce {
+    /// Records a heartbeat: until when a process is considered alive. A process whose `alive_until` is before `now`
+    /// is deleted at once.
+    RecordHeartbeat {
         /// The process.
         replica: Replica,
-        /// The present.
+        /// The current time.
         now: Timestamp,
     },
-    /// Gives up the runs that wait for a process: any other may take them.
+    /// Removes the owner of all runs that are queued for a process, so that any other process can claim them.
     ReleaseRuns {
         /// The process.
         owner: String,
     },
-    /// Takes those of the runs that nobody works on ([`crate::Store::unclaimed`]); [`crate::Committed::claimed`] has them. Of
-    /// several that want one, one gets it, and nobody waits for another.
-    ClaimRuns(Claim),
-    /// Stores a checkpoint. Its `head_seq` is set to the thread's last seq at this place in the transaction, the appends
-    /// before it included, and it gets the next number along its branch ([`protocol::StepPoint`]). One of
-    /// [`protocol::CheckpointSource::Rewind`] gets that of the point the thread goes on from: the one that a `thread_rewound`
-    /// event before it in this transaction names (`checkpoint_id`), or else the newest visible one.
+    /// Claims those of the runs that are unowned ([`crate::Store::unclaimed_runs`]). The claimed runs are in
+    /// [`crate::CommitReceipt::claimed_runs`]. If several processes claim a run, exactly one of them gets it, and
+    /// none waits for another.
+    ClaimRuns(RunClaim),
+    /// Stores a checkpoint. Its `head_seq` is set to the last seq of the thread at this position in the transaction,
+    /// including the appends before it, and it gets the next number of its branch ([`protocol::CheckpointEntry`]). A
+    /// checkpoint with source [`protocol::CheckpointSource::Rewind`] gets the number of the checkpoint from which the
+    /// thread continues: the one that a preceding `thread_rewound` event of the transaction names (`checkpoint_id`),
+    /// or else the newest visible one.
     PutCheckpoint(Checkpoint),
-    /// Puts the thread back to where it stood when its newest run began, behind the rewind that takes what the run said out of
-    /// sight: its points are gone, and what was asked where the thread stood waits again, whatever the run answered. A thread
-    /// that stood nowhere has no checkpoint. Fails with [`crate::Error::Busy`] while a run is running.
+    /// Restores the checkpoint that the thread had when its newest run started, and deletes the checkpoints of the
+    /// run. Follows the rewind that supersedes the run's events. Interrupts that were pending at the restored
+    /// checkpoint become pending again, even if the run resolved them. If the thread had no checkpoint then, it has
+    /// none afterwards. Fails with [`crate::Error::Busy`] if a run of the thread is running.
     RestoreCheckpoint {
         /// The thread.
         thread_id: ThreadId,
         /// The run.
         run_id: RunId,
     },
-    /// Stores a pending interrupt; one with the same id stays as it is. It belongs to the thread's last seq at this place in
-    /// the transaction, the appends before it included: a rewind to before it withdraws it.
+    /// Inserts a pending interrupt. An existing interrupt with the same id is left unchanged. It is raised at the
+    /// last seq of the thread at this position in the transaction, including the appends before it; a rewind to an
+    /// earlier seq withdraws it.
     RaiseInterrupt(Interrupt),
-    /// Answers an interrupt; fails with [`crate::Error::AlreadyDecided`] unless it is pending. Withdrawing one that no
-    /// longer waits changes nothing.
+    /// Resolves or withdraws an interrupt. Resolving fails with [`crate::Error::AlreadyDecided`] if it is not
+    /// pending. Withdrawing an interrupt that is not pending changes nothing.
     ResolveInterrupt {
         /// The interrupt.
         interrupt_id: InterruptId,
-        /// The answer; `None` withdraws the question.
+        /// The decisions; `None` withdraws the interrupt.
         decisions: Option<Decisions>,
-        /// When.
+        /// The time of the change.
         at: Timestamp,
     },
-    /// Fails with [`crate::Error::AlreadyDecided`] unless the interrupt is pending: what follows was worked out from that.
-    ExpectPending {
+    /// Fails with [`crate::Error::AlreadyDecided`] unless the interrupt is pending. Guards a transaction that was
+    /// computed from this fact.
+    ExpectPendingInterrupt {
         /// The interrupt.
         interrupt_id: InterruptId,
     },
-    /// Stores a handoff; the same one again changes nothing. Fails with [`crate::Error::HandoffPending`] when its parent has a pending one.
+    /// Inserts a handoff. Inserting the same handoff again changes nothing. Fails with
+    /// [`crate::Error::HandoffPending`] if the parent thread has another pending handoff.
     CreateHandoff(Handoff),
-    /// Moves a handoff; fails with [`crate::Error::HandoffMoved`] unless it stands at `from`.
-    MoveHandoff {
+    /// Changes the status of a handoff. Fails with [`crate::Error::HandoffStatusChanged`] unless its status is
+    /// `from`.
+    TransitionHandoff {
         /// The handoff.
         handoff_id: HandoffId,
-        /// Where it must stand.
+        /// The expected status.
         from: HandoffStatus,
-        /// Where it goes.
+        /// The new status.
         to: HandoffStatus,
-        /// What else changes.
+        /// Further changes.
         patch: HandoffPatch,
-        /// When.
+        /// The time of the change.
         at: Timestamp,
     },
-    /// Stores a proposal; fails with [`crate::Error::Differs`] when another text has the same iteration.
+    /// Inserts a proposal. Fails with [`crate::Error::Conflict`] if the iteration has a proposal with another text.
     PutProposal(Proposal),
-    /// Removes a handoff that never had a proposal: a person stopped its first draft. Nothing when it is not there;
-    /// fails with [`crate::Error::Differs`] when it has a proposal.
-    ForgetHandoff {
+    /// Deletes a handoff without proposals, for example because a person stopped its first draft. A missing handoff
+    /// is not an error. Fails with [`crate::Error::Conflict`] if it has a proposal.
+    DeleteHandoff {
         /// The handoff.
         handoff_id: HandoffId,
     },
-    /// Stores what a person thinks of a run, in place of what they thought before; when they first said so stays. Fails
-    /// with [`crate::Error::UnknownRun`] unless the run was admitted on that thread. It goes with its thread, and is not
-    /// copied with a transcript.
+    /// Stores a person's feedback on a run, or replaces it; the time of the first feedback is kept. Fails with
+    /// [`crate::Error::UnknownRun`] unless the run belongs to the thread. Feedback is deleted with its thread, and is
+    /// not copied with a transcript.
     PutFeedback(RunFeedback),
-    /// Removes what a person thinks of a run; nothing when there is nothing.
+    /// Deletes a person's feedback on a run. Missing feedback is not an error.
     RemoveFeedback {
         /// The thread.
         thread_id: ThreadId,
@@ -228,240 +245,255 @@ pub enum Write {
         /// The person.
         user_id: String,
     },
-    /// Stores a summary of medium-term memory and archives the turns it stands for, in one statement. Fails with
-    /// [`crate::Error::Differs`] when not exactly as many turns are left to archive as it was made from, when they are of
-    /// other threads than it says, when the context of one of these changed since ([`Planned`]), and when a summary has its
-    /// id; with [`crate::Error::Busy`] while one of their threads has an active run; and with [`crate::Error::Invalid`] for
-    /// no turns. It comes before the appends that tell the threads of it.
-    TransferTurns(Transfer),
-    /// Removes summaries of medium-term memory: all their turns are active again, and the `turns_archived` events that
-    /// tell of them in the threads of those turns are superseded, so that the turns are in the contexts again that they
-    /// left. What left one of these contexts later, with a `context_from`, follows: it says that nothing before it is in
-    /// the context. Each thread whose context is another one by this has a `turns_restored` event appended; fails with
-    /// [`crate::Error::Busy`] while such a thread has an active run. A summary that is not there is as good as removed.
-    /// Turns that a rewind took back stay archived.
+    /// Stores a summary of medium-term memory and archives the messages that it covers, in one statement. It must
+    /// precede the appends that announce the summary in the threads.
+    ///
+    /// Fails with [`crate::Error::Conflict`] if the number of active messages in the range differs from the planned
+    /// number, if they belong to other threads than planned, if the context of one of these threads has changed
+    /// ([`ThreadVersion`]), or if the id of the summary is in use. Fails with [`crate::Error::Busy`] if a run of one
+    /// of the threads is active, and with [`crate::Error::InvalidRequest`] if the planned number is zero.
+    SummarizeTurns(TurnSummarization),
+    /// Removes summaries of medium-term memory. Their messages become active again, and the `turns_archived` events
+    /// that announce them in the threads of these messages are superseded, so that the messages return to the
+    /// contexts that they had left. Summaries whose messages left such a context later with a `context_from` are
+    /// removed too, because that field states that no earlier message is in the context.
+    ///
+    /// A `turns_restored` event is appended to each thread whose context changes. Fails with [`crate::Error::Busy`]
+    /// if such a thread has an active run. A missing summary is not an error. Messages that a rewind has superseded
+    /// stay archived.
     RestoreTurns {
         /// The summaries.
         summary_ids: Vec<SummaryId>,
-        /// Only those of this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
-        scope: Option<Scope>,
+        /// Only summaries of this scope. A [`crate::ScopedStore`] sets its own. `None` means any.
+        scope: Option<OwnerScope>,
     },
-    /// Keeps a value under a name; what was kept there is replaced, and when the name was first used stays. Fails with
-    /// [`crate::Error::Invalid`] when the namespace is empty, or a label of it is or has a control character.
-    PutItem(Item),
-    /// Removes what is kept under a name; nothing when there is nothing.
+    /// Stores an item, or replaces it; its time of creation is kept. Fails with [`crate::Error::InvalidRequest`] if
+    /// the namespace is empty, or has a label that is empty or contains a control character.
+    PutItem(StoredItem),
+    /// Deletes an item. A missing item is not an error.
     DeleteItem {
-        /// Where.
+        /// The namespace.
         namespace: Vec<String>,
-        /// The name.
+        /// The key within the namespace.
         key: String,
     },
-    /// Stores a key; the same one again changes nothing. Fails with [`crate::Error::Differs`] when another one has its id.
-    PutKey(ApiKey),
-    /// Revokes a key; one that was revoked before stays as it is. Fails with [`crate::Error::NotFound`] when there is none.
-    RevokeKey {
-        /// The key.
+    /// Inserts an API key. Inserting the same key again changes nothing. Fails with [`crate::Error::Conflict`] if
+    /// another key has the id.
+    PutApiKey(ApiKey),
+    /// Revokes an API key. Revoking it again changes nothing. Fails with [`crate::Error::NotFound`] if it does not
+    /// exist.
+    RevokeApiKey {
+        /// The id of the key.
         key_id: String,
-        /// When.
+        /// The time of the revocation.
         at: Timestamp,
     },
-    /// Adds an item to the outbox; one with the same `(kind, key)` is replaced.
-    Enqueue(OutboxItem),
-    /// Changes an item of the outbox that is there; when it was added stays. Fails with [`crate::Error::Differs`] unless it is
-    /// there as it was: of two that change it one does.
-    ChangeQueued {
-        /// The item as it was.
-        was: OutboxItem,
-        /// What is to be sent from now on.
+    /// Inserts an item into the outbox, or replaces the item with the same `(kind, key)`.
+    PutOutboxItem(OutboxItem),
+    /// Changes an outbox item; the time at which it was added is kept. Fails with [`crate::Error::Conflict`] unless
+    /// the stored item equals `expected`, so that of two concurrent changes only one succeeds.
+    UpdateOutboxItem {
+        /// The item before the change.
+        expected: OutboxItem,
+        /// The new payload.
         payload: Value,
-        /// Attempts so far.
+        /// The new number of attempts.
         attempts: u32,
     },
-    /// Removes an item from the outbox; nothing when it is not there.
-    Dequeue {
+    /// Deletes an item from the outbox. A missing item is not an error.
+    RemoveOutboxItem {
         /// The kind.
         kind: String,
         /// The key.
         key: String,
-        /// Which one: the item that was added at this time, so that one that has taken its place meanwhile stays. `None`
-        /// means whatever is there.
+        /// Deletes the item only if it was added at this time, so that an item that has replaced it stays. `None`
+        /// deletes any item with the key.
         created_at: Option<Timestamp>,
     },
-    /// Remembers which thread a session was imported into, and how far. Fails with [`crate::Error::Differs`] unless
-    /// what is stored is as expected: of two processes that import the same session one wins, and nothing is added
-    /// behind what happened in the thread meanwhile. It comes before the append whose place it tells.
+    /// Stores the thread into which a session was imported, and the progress. Fails with [`crate::Error::Conflict`]
+    /// unless the stored progress is the expected one, so that of two concurrent imports of the same session only one
+    /// succeeds, and nothing is appended after events that the import does not know. It must precede the append of
+    /// the imported events.
     PutImport {
-        /// What to remember.
+        /// The import to store.
         source: ImportSource,
-        /// How far the same thread was before; `None` when nothing was stored under the key.
-        expected: Option<ImportedSoFar>,
+        /// The stored progress of the import into the same thread; `None` if nothing is stored under the key.
+        expected: Option<ImportProgress>,
     },
 }
 
-/// What the database code has to know of a write before or after it is performed.
+/// The effects of a write outside its own row, which the engines need to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WriteEffects {
-    /// The thread whose head is read for it.
-    pub(crate) head_of: Option<ThreadId>,
-    /// The thread about which other processes are notified.
-    pub(crate) news_of: Option<ThreadId>,
-    /// Whether it may change a thread otherwise than by moving its head, so that heads that were read are read again.
+    /// The thread whose head the write reads.
+    pub(crate) reads_head_of: Option<ThreadId>,
+    /// The thread about whose change other processes are notified.
+    pub(crate) notifies_thread: Option<ThreadId>,
+    /// `true` if the write may change cached thread heads, so that they must be read again.
     pub(crate) changes_heads: bool,
-    /// Whether a run ends, is given up or is taken over in a thread that the write does not name.
+    /// `true` if a run ends, is released or is taken over, in a thread that the write does not name.
     pub(crate) releases_run: bool,
 }
 
 impl Write {
-    /// Returns what the write does beside its own row. It is the one place to look at when a variant is added.
+    /// Returns the effects of the write. A new variant must be classified here.
     pub(crate) fn effects(&self) -> WriteEffects {
         let none = WriteEffects::default();
         match self {
             Self::Append { thread_id, .. } => {
-                WriteEffects { head_of: Some(*thread_id), news_of: Some(*thread_id), ..none }
+                WriteEffects { reads_head_of: Some(*thread_id), notifies_thread: Some(*thread_id), ..none }
             }
-            Self::QueueRun(run) | Self::AdmitRun(run) | Self::BeginRun(run) => {
-                WriteEffects { head_of: Some(run.thread_id), news_of: Some(run.thread_id), ..none }
+            Self::QueueRun(run) | Self::AdmitRun(run) | Self::BeginRun(run) => WriteEffects {
+                reads_head_of: Some(run.thread_id),
+                notifies_thread: Some(run.thread_id),
+                ..none
+            },
+            Self::PutCheckpoint(checkpoint) => {
+                WriteEffects { reads_head_of: Some(checkpoint.thread_id), ..none }
             }
-            Self::PutCheckpoint(point) => WriteEffects { head_of: Some(point.thread_id), ..none },
             Self::CreateThread(thread) => {
-                WriteEffects { news_of: Some(thread.thread_id), changes_heads: true, ..none }
+                WriteEffects { notifies_thread: Some(thread.thread_id), changes_heads: true, ..none }
             }
-            Self::UpdateThread { thread_id, patch } => {
-                WriteEffects { news_of: Some(*thread_id), changes_heads: patch.updated_at.is_some(), ..none }
-            }
+            Self::UpdateThread { thread_id, patch } => WriteEffects {
+                notifies_thread: Some(*thread_id),
+                changes_heads: patch.updated_at.is_some(),
+                ..none
+            },
             Self::DeleteThread { thread_id } | Self::Rewind { thread_id, .. } => {
-                WriteEffects { news_of: Some(*thread_id), changes_heads: true, ..none }
+                WriteEffects { notifies_thread: Some(*thread_id), changes_heads: true, ..none }
             }
             Self::SettleThread { thread_id } | Self::RestoreCheckpoint { thread_id, .. } => {
-                WriteEffects { news_of: Some(*thread_id), ..none }
+                WriteEffects { notifies_thread: Some(*thread_id), ..none }
             }
-            Self::RaiseInterrupt(interrupt) => WriteEffects { news_of: Some(interrupt.thread_id), ..none },
-            Self::CopyEvents { .. } | Self::TransferTurns(_) | Self::RestoreTurns { .. } => {
+            Self::RaiseInterrupt(interrupt) => {
+                WriteEffects { notifies_thread: Some(interrupt.thread_id), ..none }
+            }
+            Self::CopyEvents { .. } | Self::SummarizeTurns(_) | Self::RestoreTurns { .. } => {
                 WriteEffects { changes_heads: true, ..none }
             }
-            // That a lease is renewed is no news.
+            // Other processes do not need to know of a renewed lease.
             Self::UpdateRun { patch, .. } => {
-                let is_over = |until: Timestamp| until <= Timestamp::now();
+                let is_expired = |until: Timestamp| until <= Timestamp::now();
                 WriteEffects {
-                    releases_run: patch.status.is_some() || patch.lease_until.is_some_and(is_over),
+                    releases_run: patch.status.is_some() || patch.lease_until.is_some_and(is_expired),
                     ..none
                 }
             }
-            Self::ReleaseRuns { .. } | Self::ForgetRun { .. } | Self::ReclaimRun { .. } => {
+            Self::ReleaseRuns { .. } | Self::DeleteRun { .. } | Self::ReclaimRun { .. } => {
                 WriteEffects { releases_run: true, ..none }
             }
             Self::PutArtifact(_)
             | Self::ExpectCheckpoint { .. }
-            | Self::ExpectContext(_)
+            | Self::ExpectUnchangedContext(_)
             | Self::PutRunRequest { .. }
-            | Self::Announce { .. }
+            | Self::RecordHeartbeat { .. }
             | Self::ClaimRuns(_)
             | Self::ResolveInterrupt { .. }
-            | Self::ExpectPending { .. }
+            | Self::ExpectPendingInterrupt { .. }
             | Self::CreateHandoff(_)
-            | Self::MoveHandoff { .. }
+            | Self::TransitionHandoff { .. }
             | Self::PutProposal(_)
-            | Self::ForgetHandoff { .. }
+            | Self::DeleteHandoff { .. }
             | Self::PutFeedback(_)
             | Self::RemoveFeedback { .. }
             | Self::PutItem(_)
             | Self::DeleteItem { .. }
-            | Self::PutKey(_)
-            | Self::RevokeKey { .. }
-            | Self::Enqueue(_)
-            | Self::ChangeQueued { .. }
-            | Self::Dequeue { .. }
+            | Self::PutApiKey(_)
+            | Self::RevokeApiKey { .. }
+            | Self::PutOutboxItem(_)
+            | Self::UpdateOutboxItem { .. }
+            | Self::RemoveOutboxItem { .. }
             | Self::PutImport { .. } => none,
         }
     }
 }
 
-/// Changes to a thread; fields that are `None` stay.
+/// Changes of a thread. Fields that are `None` or empty leave it unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ThreadPatch {
     /// The new name.
     pub name: Option<String>,
     /// The new status.
     pub status: Option<ThreadStatus>,
-    /// Metadata keys to set, to what is given here: a `null` is kept as one.
+    /// Metadata keys to set. A `null` value is stored as `null`.
     pub metadata: Map<String, Value>,
-    /// Metadata keys to remove; they go before the others are set.
-    pub remove: Vec<String>,
-    /// The new time of the last change; `None` keeps it (a rename is not an activity).
+    /// Metadata keys to remove, before the others are set.
+    pub remove_metadata: Vec<String>,
+    /// The new time of the last activity. `None` keeps it, for example for a rename.
     pub updated_at: Option<Timestamp>,
 }
 
-/// Changes to a run; fields that are `None` stay.
+/// Changes of a run. Fields that are `None` leave it unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunPatch {
     /// The new status. A terminal status also ends the lease.
     pub status: Option<RunStatus>,
-    /// Why it did not succeed.
+    /// The reason why the run failed.
     pub failure: Option<RunFailure>,
-    /// When the renewed lease ends.
+    /// The end of the renewed lease.
     pub lease_until: Option<Timestamp>,
-    /// Tokens to add.
+    /// Token usage to add.
     pub add_usage: Option<Usage>,
     /// The time of the change.
     pub at: Option<Timestamp>,
 }
 
-/// A process that works on the journal and looks after runs.
+/// A process that works on the journal and drives runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
-    /// Its name in leases.
+    /// The name of the process in leases.
     pub owner: String,
-    /// The machine it runs on.
+    /// The machine on which it runs.
     pub machine: String,
-    /// Until when it certainly lives.
+    /// The time until which it is considered alive.
     pub alive_until: Timestamp,
 }
 
-/// Runs that somebody wants to go on with.
+/// A claim of unowned runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct RunClaim {
     /// The runs.
     pub run_ids: Vec<RunId>,
-    /// Who wants them.
+    /// The process that claims them.
     pub owner: String,
-    /// The present: leases must have ended before it.
+    /// The current time. Leases that ended before it are expired.
     pub now: Timestamp,
-    /// When the leases of those that work end.
+    /// The end of the new leases of running runs.
     pub lease_until: Timestamp,
-    /// Processes that are known to be gone whatever their leases say.
-    pub gone: Vec<String>,
+    /// Processes that are known to be dead, even if their leases have not expired.
+    pub dead_owners: Vec<String>,
 }
 
-/// Changes to a handoff; fields that are `None` stay.
+/// Changes of a handoff. Fields that are `None` leave it unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HandoffPatch {
     /// The new iteration.
     pub iteration: Option<u32>,
-    /// The run that carries it.
+    /// The run that drives the handoff.
     pub run_id: Option<RunId>,
-    /// The hash of what was accepted.
+    /// The hash of the accepted package.
     pub accepted_sha256: Option<String>,
-    /// Why.
+    /// The reason for the status.
     pub note: Option<String>,
 }
 
-/// Bytes that belong to a thread and are too large or too foreign for an event: an image, the output of a command.
+/// Binary data of a thread that is too large for an event or not text, such as an image or the output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
     /// The thread.
     pub thread_id: ThreadId,
-    /// SHA-256 of the bytes in 64 lowercase hex digits: its name.
+    /// The SHA-256 of the data as 64 lower-case hex digits. It identifies the artifact within the thread.
     pub sha256: String,
     /// The media type, such as `image/png`.
     pub media_type: String,
-    /// The bytes.
+    /// The data, at most [`crate::ARTIFACT_BYTES_MAX`] bytes.
     pub bytes: Vec<u8>,
-    /// When it was first stored in the thread.
+    /// The time at which it was first stored in the thread.
     pub created_at: Timestamp,
 }
 
 impl Artifact {
-    /// Returns the artifact of these bytes, named by their hash.
+    /// Returns an artifact of this data, and computes its hash.
     pub fn new(
         thread_id: ThreadId,
         media_type: impl Into<String>,
@@ -473,67 +505,65 @@ impl Artifact {
     }
 }
 
-/// Turns that become a summary.
+/// A summarization: a summary, and the messages that it covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transfer {
-    /// The summary; the turns are those of its agent from its `turn_range_start` to its `turn_range_end` that are not
-    /// archived.
+pub struct TurnSummarization {
+    /// The summary. It covers the agent's active messages with indexes from `turn_range_start` to `turn_range_end`.
     pub summary: MediumTermSummary,
-    /// Only the turns of this thread; `None` means of all.
+    /// Restricts the range to messages of this thread; `None` means all threads.
     pub thread_id: Option<ThreadId>,
-    /// How many there are.
+    /// The planned number of messages.
     pub turns: u64,
-    /// The threads they are of, all of them: none may have an active run.
-    pub threads: Vec<Planned>,
+    /// All threads of these messages, in the versions that were read. None of them may have an active run.
+    pub thread_versions: Vec<ThreadVersion>,
 }
 
-/// A thread as it was when the transfer of its turns was planned. What was said since changes nothing; a rewind, a
-/// compaction, one that was taken back, and turns that left or came back do: what left the context was decided by what
-/// it was.
+/// The version of a thread when a summarization was planned. Further messages do not invalidate it. A rewind, a
+/// compaction, an undone compaction, and archived or restored messages do, because the plan depends on the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planned {
+pub struct ThreadVersion {
     /// The thread.
     pub thread_id: ThreadId,
-    /// Its last seq, read before anything else of the thread was. After a commit that followed from the same plan, the
-    /// last one of that commit.
+    /// The last seq of the thread, read before anything else of the thread. After a commit based on the same plan,
+    /// the last seq of that commit.
     pub last_seq: Seq,
 }
 
-/// Something to be sent to the outside, at least once.
+/// A message to an external system, to be delivered at least once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutboxItem {
     /// The kind, such as `mirror_summary`.
     pub kind: String,
-    /// The key within the kind, such as a handoff id.
+    /// The key within the kind, such as the id of a handoff.
     pub key: String,
-    /// What is to be sent.
+    /// The content to deliver.
     pub payload: Value,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempts: u32,
-    /// When it was added.
+    /// The time at which the item was added.
     pub created_at: Timestamp,
 }
 
-/// A session that was imported.
+/// An imported session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportSource {
-    /// Names the session across files: format and session id, or a digest of its beginning.
+    /// Identifies the session across files: its format and session id, or a digest of its beginning.
     pub source_key: String,
-    /// The thread it went into.
+    /// The thread that contains the imported messages.
     pub thread_id: ThreadId,
-    /// Entries imported so far.
+    /// Number of imported entries.
     pub entries: u64,
-    /// Digest of those entries, as a chain.
+    /// A chained digest of these entries.
     pub chain: String,
-    /// When it was last imported.
+    /// The time of the last import.
     pub updated_at: Timestamp,
 }
 
-/// How far a session was imported, and how far its thread had come then.
+/// The progress of an import, with the position of its thread at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ImportedSoFar {
-    /// Entries imported.
+pub struct ImportProgress {
+    /// Number of imported entries.
     pub entries: u64,
-    /// The thread's last seq, events of its own included.
+    /// The last seq of the thread, including events that were not imported.
     pub last_seq: Seq,
 }

@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use agent::Agent;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use protocol::Scope;
-use scheduler::Dispatch;
+use protocol::OwnerScope;
+use scheduler::Scheduler;
 use tokio_util::sync::CancellationToken;
 
-use crate::fault::Fault;
+use crate::error::ApiError;
 
 /// The services behind the endpoints.
 #[derive(Debug)]
-pub struct Server {
+pub struct SharedServices {
     /// The scheduler of runs.
-    pub dispatch: Arc<Dispatch>,
+    pub scheduler: Arc<Scheduler>,
     /// The number of event streams that are open.
-    pub streams: OpenStreams,
+    pub open_streams: OpenStreams,
     /// Cancelled when the server is about to stop: streams that would never end, end.
     pub closing: CancellationToken,
 }
@@ -28,25 +28,25 @@ pub struct Server {
 #[derive(Clone)]
 pub struct Caller {
     /// The data they may see.
-    pub scope: Scope,
+    pub scope: OwnerScope,
     /// The agent as they see it.
     pub agent: Arc<Agent>,
     /// The services that all callers share.
-    pub server: Arc<Server>,
+    pub server: Arc<SharedServices>,
 }
 
 impl Caller {
     /// Returns the caller of that scope.
-    pub fn new(server: &Arc<Server>, scope: Scope) -> Self {
-        Self { agent: server.dispatch.agent(&scope), scope, server: Arc::clone(server) }
+    pub fn new(server: &Arc<SharedServices>, scope: OwnerScope) -> Self {
+        Self { agent: server.scheduler.agent(&scope), scope, server: Arc::clone(server) }
     }
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
-        parts.extensions.get::<Self>().cloned().ok_or_else(|| Fault::unauthorized("Not authenticated"))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| ApiError::unauthorized("Not authenticated"))
     }
 }
 
@@ -56,13 +56,13 @@ pub struct OpenStreams(Arc<AtomicU64>);
 
 /// An open stream. It is counted until it is dropped.
 #[derive(Debug)]
-pub struct OpenStream(OpenStreams);
+pub struct OpenStreamGuard(OpenStreams);
 
 impl OpenStreams {
     /// Counts a stream for as long as the returned value lives.
-    pub fn open(&self) -> OpenStream {
+    pub fn open(&self) -> OpenStreamGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        OpenStream(self.clone())
+        OpenStreamGuard(self.clone())
     }
 
     /// Returns how many streams are open.
@@ -71,7 +71,7 @@ impl OpenStreams {
     }
 }
 
-impl Drop for OpenStream {
+impl Drop for OpenStreamGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }

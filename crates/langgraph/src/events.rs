@@ -5,14 +5,16 @@ mod commands;
 mod encode;
 pub(crate) mod filter;
 mod follow;
+mod history;
 mod messages;
-pub(crate) mod out;
-mod stored;
+pub(crate) mod writer;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// Returns the endpoints.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
-    OpenApiRouter::new().routes(routes!(commands::command)).routes(routes!(follow::events))
+    OpenApiRouter::new()
+        .routes(routes!(commands::execute_command))
+        .routes(routes!(follow::stream_thread_events))
 }

@@ -13,62 +13,62 @@ use protocol::{CheckpointId, RunId, ThreadId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::fault::Fault;
+use crate::error::ApiError;
 
 /// A body that is a JSON object, whatever its content type says.
-pub struct Body<T>(pub T);
+pub struct JsonBody<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
-    type Rejection = Fault;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Fault> {
-        let bytes = read(request).await?;
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let bytes = read_body(request).await?;
         let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
         if first.is_some_and(|byte| *byte != b'{')
             && serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok()
         {
-            return Err(Fault::invalid("the request body must be a JSON object"));
+            return Err(ApiError::invalid("the request body must be a JSON object"));
         }
-        parse(&bytes).map(Self)
+        parse_json(&bytes).map(Self)
     }
 }
 
 /// Reads the whole body, up to the limit.
-pub async fn read(request: Request) -> Result<Bytes, Fault> {
+pub async fn read_body(request: Request) -> Result<Bytes, ApiError> {
     Bytes::from_request(request, &()).await.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Fault::too_large("the request body is too large"),
-        _ => Fault::bad_request("the request body broke off"),
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large("the request body is too large"),
+        _ => ApiError::bad_request("the request body broke off"),
     })
 }
 
 /// Reads JSON. What does not fit is refused with the path of the field.
-pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes).map_err(|error| match serde_json::from_slice::<Value>(bytes) {
         // Read from a value the reason names no line, and the field's path is better.
         Ok(value) => match serde_path_to_error::deserialize::<_, T>(value) {
-            Err(error) if error.path().iter().len() == 0 => Fault::invalid(error.inner().to_string()),
-            Err(error) => Fault::invalid(format!("`{}`: {}", error.path(), error.inner())),
+            Err(error) if error.path().iter().len() == 0 => ApiError::invalid(error.inner().to_string()),
+            Err(error) => ApiError::invalid(format!("`{}`: {}", error.path(), error.inner())),
             // A field that is there twice.
-            Ok(_) => Fault::invalid(error.to_string()),
+            Ok(_) => ApiError::invalid(error.to_string()),
         },
-        Err(_) => Fault::invalid("Invalid JSON in request body").with_hint(error.to_string()),
+        Err(_) => ApiError::invalid("Invalid JSON in request body").with_hint(error.to_string()),
     })
 }
 
 /// The parameters behind the `?`. A name may come several times; an empty value is none.
-pub struct Params(Vec<(String, String)>);
+pub struct QueryParams(Vec<(String, String)>);
 
-impl<S: Sync> FromRequestParts<S> for Params {
-    type Rejection = Fault;
+impl<S: Sync> FromRequestParts<S> for QueryParams {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let query = parts.uri.query().unwrap_or_default();
         let pairs = form_urlencoded::parse(query.as_bytes()).filter(|(_, value)| !value.is_empty());
         Ok(Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()))
     }
 }
 
-impl Params {
+impl QueryParams {
     /// Returns the first value of that name.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.all(name).next()
@@ -80,21 +80,24 @@ impl Params {
     }
 
     /// Returns a truth: `1`, `0`, `true` or `false`, however it is written.
-    pub fn flag(&self, name: &str) -> Result<Option<bool>, Fault> {
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
         self.text(name)
-            .map(|text| flag(text).ok_or_else(|| Fault::invalid(format!("`{name}` must be true or false"))))
+            .map(|text| {
+                parse_flag(text).ok_or_else(|| ApiError::invalid(format!("`{name}` must be true or false")))
+            })
             .transpose()
     }
 
     /// Returns a number within the bounds.
-    pub fn number(&self, name: &str, bounds: RangeInclusive<usize>) -> Result<Option<usize>, Fault> {
+    pub fn number(&self, name: &str, bounds: RangeInclusive<usize>) -> Result<Option<usize>, ApiError> {
         let read = |text: &str| text.parse().ok().filter(|number| bounds.contains(number));
-        let refused = || Fault::invalid(format!("`{name}` must be {} to {}", bounds.start(), bounds.end()));
+        let refused =
+            || ApiError::invalid(format!("`{name}` must be {} to {}", bounds.start(), bounds.end()));
         self.text(name).map(|text| read(text).ok_or_else(refused)).transpose()
     }
 }
 
-fn flag(text: &str) -> Option<bool> {
+fn parse_flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" => Some(true),
         "0" | "false" => Some(false),
@@ -104,31 +107,31 @@ fn flag(text: &str) -> Option<bool> {
 
 /// The thread of `/threads/{thread_id}…`.
 #[derive(Clone, Copy)]
-pub struct InThread(pub ThreadId);
+pub struct ThreadPath(pub ThreadId);
 
-impl<S: Sync> FromRequestParts<S> for InThread {
-    type Rejection = Fault;
+impl<S: Sync> FromRequestParts<S> for ThreadPath {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
-        Ok(Self(path_id(&PathParams::from_request_parts(parts, state).await?, "thread")?))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Ok(Self(parse_path_id(&PathParams::from_request_parts(parts, state).await?, "thread")?))
     }
 }
 
 /// The run of `/threads/{thread_id}/runs/{run_id}…`.
 #[derive(Clone, Copy)]
-pub struct OfRun {
+pub struct RunPath {
     /// The thread.
     pub thread_id: ThreadId,
     /// The run.
     pub run_id: RunId,
 }
 
-impl<S: Sync> FromRequestParts<S> for OfRun {
-    type Rejection = Fault;
+impl<S: Sync> FromRequestParts<S> for RunPath {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = PathParams::from_request_parts(parts, state).await?;
-        Ok(Self { thread_id: path_id(&params, "thread")?, run_id: path_id(&params, "run")? })
+        Ok(Self { thread_id: parse_path_id(&params, "thread")?, run_id: parse_path_id(&params, "run")? })
     }
 }
 
@@ -136,11 +139,11 @@ impl<S: Sync> FromRequestParts<S> for OfRun {
 pub struct PathParams(RawPathParams);
 
 impl<S: Sync> FromRequestParts<S> for PathParams {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let params = parts.extract::<RawPathParams>().await;
-        params.map(Self).map_err(|_| Fault::invalid("the path is not UTF-8"))
+        params.map(Self).map_err(|_| ApiError::invalid("the path is not UTF-8"))
     }
 }
 
@@ -152,19 +155,19 @@ impl PathParams {
 }
 
 /// Returns the id in the part `<what>_id` of the path.
-pub fn path_id<T: FromStr>(params: &PathParams, what: &str) -> Result<T, Fault> {
-    id(params.get(&format!("{what}_id")), what)
+pub fn parse_path_id<T: FromStr>(params: &PathParams, what: &str) -> Result<T, ApiError> {
+    parse_id(params.get(&format!("{what}_id")), what)
 }
 
 /// Reads an id; `what` is `thread`, `run`, …
-pub fn id<T: FromStr>(text: &str, what: &str) -> Result<T, Fault> {
-    text.parse().map_err(|_| Fault::invalid(format!("Invalid {what} ID: must be a UUID")))
+pub fn parse_id<T: FromStr>(text: &str, what: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|_| ApiError::invalid(format!("Invalid {what} ID: must be a UUID")))
 }
 
 /// Reads the id of a checkpoint. To clients it is any text: what cannot be one is not there.
-pub fn checkpoint_id(text: &str) -> Result<CheckpointId, Fault> {
+pub fn parse_checkpoint_id(text: &str) -> Result<CheckpointId, ApiError> {
     let shown: String = text.chars().take(80).collect();
-    text.parse().map_err(|_| Fault::not_found(format!("checkpoint `{shown}` not found")))
+    text.parse().map_err(|_| ApiError::not_found(format!("checkpoint `{shown}` not found")))
 }
 
 #[cfg(test)]
@@ -193,7 +196,7 @@ mod tests {
     }
 
     fn check(body: &str, refusal: Option<&str>) {
-        let read = parse::<Outer>(body.as_bytes());
+        let read = parse_json::<Outer>(body.as_bytes());
         assert_eq!(read.err().map(|fault| fault.detail().to_owned()).as_deref(), refusal, "{body}");
     }
 
@@ -227,7 +230,7 @@ mod tests {
             ("0", Some(false)),
             ("yes", None),
         ] {
-            assert_eq!(flag(text), value, "{text}");
+            assert_eq!(parse_flag(text), value, "{text}");
         }
     }
 }

@@ -5,9 +5,9 @@
 //! that mounts [`routes`]; what both need of HTTP ([`Fault`], [`extract`], [`Caller`]) is here.
 
 mod caller;
+mod error;
 mod events;
 pub mod extract;
-mod fault;
 mod modes;
 mod requests;
 mod resources;
@@ -18,13 +18,13 @@ mod wire;
 
 use utoipa_axum::router::OpenApiRouter;
 
-pub use caller::{Caller, OpenStreams, Server};
-pub use fault::{Envelope, Fault};
-pub use requests::change::read_change;
+pub use caller::{Caller, OpenStreams, SharedServices};
+pub use error::{ApiError, ErrorBody};
 pub use requests::read_request;
-pub use resources::thread;
-pub use runs::row as run;
-pub use wire::webhook::body as webhook_body;
+pub use requests::state_update::read_state_update;
+pub use resources::find_thread;
+pub use runs::find_run;
+pub use wire::webhook::render_body as render_webhook_body;
 pub use wire::{AnyObject, Interrupt};
 
 /// Returns the endpoints. Each request must carry its [`Caller`] as an extension.

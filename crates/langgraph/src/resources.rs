@@ -13,7 +13,7 @@ use protocol::{Thread, ThreadId};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::caller::Caller;
-use crate::fault::Fault;
+use crate::error::ApiError;
 
 /// Returns the endpoints.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
@@ -25,16 +25,16 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
 }
 
 /// Returns the thread, which the caller must see.
-pub async fn thread(caller: &Caller, thread_id: ThreadId) -> Result<Thread, Fault> {
+pub async fn find_thread(caller: &Caller, thread_id: ThreadId) -> Result<Thread, ApiError> {
     let found = caller.agent.threads().get(thread_id).await?;
-    found.ok_or_else(|| unknown(thread_id))
+    found.ok_or_else(|| thread_not_found(thread_id))
 }
 
 /// Returns how a client is told that a thread could not be made: one of somebody else is not there for it.
-pub(crate) async fn not_made(caller: &Caller, error: Error) -> Fault {
+pub(crate) async fn create_thread_error(caller: &Caller, error: Error) -> ApiError {
     match error {
         Error::Thread(ThreadError::Exists(thread_id)) => match caller.agent.threads().get(thread_id).await {
-            Ok(None) => unknown(thread_id),
+            Ok(None) => thread_not_found(thread_id),
             Ok(Some(_)) | Err(_) => error.into(),
         },
         error => error.into(),
@@ -42,6 +42,6 @@ pub(crate) async fn not_made(caller: &Caller, error: Error) -> Fault {
 }
 
 /// The answer to a thread that is not there.
-fn unknown(thread_id: ThreadId) -> Fault {
-    Fault::not_found(format!("Thread with ID {thread_id} not found"))
+fn thread_not_found(thread_id: ThreadId) -> ApiError {
+    ApiError::not_found(format!("Thread with ID {thread_id} not found"))
 }

@@ -13,19 +13,24 @@ use futures::Stream;
 use serde::Serialize;
 
 /// How often a client that waits is told that the server is there.
-pub(crate) const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What it is told: a comment, which is no event.
 pub(crate) const HEARTBEAT: &[u8] = b": heartbeat\n\n";
 
 /// The last event of a stream that is over.
-pub(crate) const END: &[u8] = b"event: end\ndata: null\n\n";
+pub(crate) const END_EVENT: &[u8] = b"event: end\ndata: null\n\n";
 
 /// Bytes gathered before they are handed over, so that a burst of events costs one write.
 pub(crate) const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes one event behind what is in `out`. Only values that are JSON are given, and JSON never breaks a line.
-pub(crate) fn write(out: &mut BytesMut, name: impl Display, data: &impl Serialize, id: Option<impl Display>) {
+pub(crate) fn write_event(
+    out: &mut BytesMut,
+    name: impl Display,
+    data: &impl Serialize,
+    id: Option<impl Display>,
+) {
     use std::fmt::Write;
     let begun = out.len();
     let written = write!(out, "event: {name}\ndata: ").is_ok()
@@ -41,7 +46,7 @@ pub(crate) fn write(out: &mut BytesMut, name: impl Display, data: &impl Serializ
 }
 
 /// Returns the response that sends `chunks` as they come; its head goes out at once.
-pub(crate) fn response(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Response {
+pub(crate) fn event_stream_response(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     use futures::StreamExt;
     let body = Body::from_stream(chunks.map(Ok::<_, Infallible>));
     let headers = [
@@ -53,9 +58,9 @@ pub(crate) fn response(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Re
 }
 
 /// Returns the heartbeat's clock: regular for as long as the stream lives, whatever else is sent.
-pub(crate) fn heartbeat() -> tokio::time::Interval {
+pub(crate) fn heartbeat_interval() -> tokio::time::Interval {
     let mut interval =
-        tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT_EVERY, HEARTBEAT_EVERY);
+        tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     interval
 }
@@ -68,7 +73,7 @@ mod tests {
 
     fn written(name: &str, data: &serde_json::Value, id: Option<&str>) -> String {
         let mut out = BytesMut::new();
-        write(&mut out, name, data, id);
+        write_event(&mut out, name, data, id);
         String::from_utf8(out.to_vec()).unwrap()
     }
 
@@ -79,16 +84,16 @@ mod tests {
             "event: values\ndata: {\"text\":\"one\\ntwo\\r\\n\"}\nid: 4-1-0\n\n"
         );
         assert_eq!(written("end", &json!(null), None), "event: end\ndata: null\n\n");
-        assert_eq!(written("end", &json!(null), None).as_bytes(), END);
+        assert_eq!(written("end", &json!(null), None).as_bytes(), END_EVENT);
     }
 
     #[tokio::test(start_paused = true)]
     async fn i3_the_heartbeat_is_regular_from_the_first_to_the_last() {
         let begun = tokio::time::Instant::now();
-        let mut heartbeat = heartbeat();
+        let mut heartbeat = heartbeat_interval();
         for beat in 1..=100u32 {
             heartbeat.tick().await;
-            assert_eq!(begun.elapsed(), HEARTBEAT_EVERY * beat);
+            assert_eq!(begun.elapsed(), HEARTBEAT_INTERVAL * beat);
             // Whatever is sent in between takes its time and shifts nothing.
             tokio::time::advance(Duration::from_millis(u64::from(beat) * 49)).await;
         }

@@ -25,13 +25,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use self::client::{Client, Watch};
-use self::process::{Group, Process, Program, SAID_BYTES_MAX};
-use crate::config::plan::{Definition, Transport};
-use crate::tool::spec::Listed;
+use self::client::{ClientSession, ProgressWatch};
+use self::process::{OUTPUT_BYTES_MAX, ProgramSpec, ServerProcess, ServerProcessGroup};
+use crate::config::plan::{ServerDefinition, ServerTransport};
+use crate::tool::listed_tool::ListedTool;
 
 /// The most tools of one server that are listed at all.
-const LISTED_MAX: usize = 20_000;
+const LISTED_TOOLS_MAX: usize = 20_000;
 /// How long a call may take in all, whatever progress it tells of.
 const CALL_TIME_MAX: Duration = Duration::from_secs(3_600);
 /// How long a server has to end by itself once it is no longer needed.
@@ -40,26 +40,26 @@ const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
 const ERROR_CHARS_MAX: usize = 2_000;
 
 /// An open connection. Dropping it ends the server's program.
-pub(crate) struct Connection {
-    running: RunningService<RoleClient, Client>,
-    process: Option<Process>,
+pub(crate) struct ServerConnection {
+    session: RunningService<RoleClient, ClientSession>,
+    process: Option<ServerProcess>,
 }
 
 /// Where a server's program runs and writes its log, and who can end it.
-pub(crate) struct Place<'a> {
+pub(crate) struct ProcessContext<'a> {
     pub workspace: &'a Path,
     pub log: &'a Path,
     /// Told which processes the newest connection has.
-    pub group: &'a Mutex<Group>,
+    pub group: &'a Mutex<ServerProcessGroup>,
 }
 
 /// One call of a tool.
-pub(crate) struct Call<'a> {
+pub(crate) struct ToolCallRequest<'a> {
     /// The tool, by the server's name for it.
     pub tool: &'a str,
     pub args: JsonObject,
     /// Who is told of its progress.
-    pub watch: Watch,
+    pub watch: ProgressWatch,
     /// Cancelled when nobody waits any more.
     pub cancel: &'a CancellationToken,
     /// How long it may take without a sign of progress.
@@ -69,62 +69,67 @@ pub(crate) struct Call<'a> {
 /// Why a call has no result.
 pub(crate) enum CallFailure {
     /// The server answered with an error.
-    Refused(String),
+    ServerError(String),
     /// The connection is gone; nobody knows what the call had done.
-    Broken(String),
+    ConnectionLost(String),
     /// It took too long, and the server was told to stop.
-    TooLong(Duration),
+    TimedOut(Duration),
     /// The run was stopped, and the server was told to stop.
     Cancelled,
 }
 
 /// Why a first word was not answered as it should be.
-enum Refusal {
+enum HandshakeFailure {
     /// The server speaks only the protocol that has no greeting.
-    NoGreeting,
+    InitializeUnsupported,
     Other(String),
 }
 
-impl Connection {
+impl ServerConnection {
     /// Opens a connection and lists the server's tools, both before `definition`'s start timeout ends.
-    pub async fn open(definition: &Definition, place: &Place<'_>) -> Result<(Self, Vec<Listed>), String> {
+    pub async fn open(
+        definition: &ServerDefinition,
+        place: &ProcessContext<'_>,
+    ) -> Result<(Self, Vec<ListedTool>), String> {
         let deadline = Instant::now() + definition.start_timeout;
         let greeting = ClientLifecycleMode::Initialize;
-        let connection = match Self::greet(definition, place, greeting, deadline).await {
-            Err(Refusal::NoGreeting) => {
+        let connection = match Self::perform_handshake(definition, place, greeting, deadline).await {
+            Err(HandshakeFailure::InitializeUnsupported) => {
                 let preferred_versions = vec![ProtocolVersion::LATEST];
                 let discover = ClientLifecycleMode::Discover { preferred_versions };
-                Self::greet(definition, place, discover, deadline).await
+                Self::perform_handshake(definition, place, discover, deadline).await
             }
             other => other,
         };
         let connection = connection.map_err(|refusal| match refusal {
-            Refusal::NoGreeting => "it does not understand the protocol".to_owned(),
-            Refusal::Other(reason) => reason,
+            HandshakeFailure::InitializeUnsupported => "it does not understand the protocol".to_owned(),
+            HandshakeFailure::Other(reason) => reason,
         })?;
         let tools = connection.list_until(deadline).await?;
         Ok((connection, tools))
     }
 
-    async fn greet(
-        definition: &Definition,
-        place: &Place<'_>,
+    async fn perform_handshake(
+        definition: &ServerDefinition,
+        place: &ProcessContext<'_>,
         lifecycle: ClientLifecycleMode,
         deadline: Instant,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, HandshakeFailure> {
         match &definition.transport {
-            Transport::Program { command, args, env, cwd } => {
+            ServerTransport::Program { command, args, env, cwd } => {
                 let cwd =
                     cwd.as_ref().map_or_else(|| place.workspace.to_owned(), |cwd| place.workspace.join(cwd));
-                let program = Program { command, args, env, cwd, log: place.log };
-                let (process, output, input) = Process::start(&program, place.group)
-                    .map_err(|error| Refusal::Other(format!("`{command}` cannot be started: {error}")))?;
+                let program = ProgramSpec { command, args, env, cwd, log: place.log };
+                let (process, output, input) =
+                    ServerProcess::start(&program, place.group).map_err(|error| {
+                        HandshakeFailure::Other(format!("`{command}` cannot be started: {error}"))
+                    })?;
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, input)
-                    .with_max_line_length(SAID_BYTES_MAX);
-                let running = serve(transport, lifecycle, deadline, Some(&process)).await?;
-                Ok(Self { running, process: Some(process) })
+                    .with_max_line_length(OUTPUT_BYTES_MAX);
+                let running = start_session(transport, lifecycle, deadline, Some(&process)).await?;
+                Ok(Self { session: running, process: Some(process) })
             }
-            Transport::Http { url, headers } => {
+            ServerTransport::Http { url, headers } => {
                 let mut custom = HashMap::new();
                 for (name, value) in headers {
                     let value = HeaderValue::from_str(value.expose_secret()).map(|mut value| {
@@ -133,142 +138,149 @@ impl Connection {
                     });
                     match (HeaderName::from_bytes(name.as_bytes()), value) {
                         (Ok(name), Ok(value)) => custom.insert(name, value),
-                        (_, _) => return Err(Refusal::Other(format!("the header `{name}` is not legal"))),
+                        (_, _) => {
+                            return Err(HandshakeFailure::Other(format!("the header `{name}` is not legal")));
+                        }
                     };
                 }
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(custom)
-                    .max_sse_event_size(SAID_BYTES_MAX);
+                    .max_sse_event_size(OUTPUT_BYTES_MAX);
                 let transport = StreamableHttpClientTransport::from_config(config);
-                let running = serve(transport, lifecycle, deadline, None).await?;
-                Ok(Self { running, process: None })
+                let running = start_session(transport, lifecycle, deadline, None).await?;
+                Ok(Self { session: running, process: None })
             }
         }
     }
 
     /// Returns whether nothing can come of it any more.
     pub fn is_closed(&self) -> bool {
-        self.running.is_closed() || self.running.is_transport_closed()
+        self.session.is_closed() || self.session.is_transport_closed()
     }
 
     /// Returns whether the server said that its tools changed since this was asked last.
     pub fn take_tools_changed(&self) -> bool {
-        self.running.service().take_tools_changed()
+        self.session.service().take_tools_changed()
     }
 
     /// Lists the server's tools, within `time`.
-    pub async fn list(&self, time: Duration) -> Result<Vec<Listed>, String> {
+    pub async fn list_tools(&self, time: Duration) -> Result<Vec<ListedTool>, String> {
         if let Some(process) = &self.process {
-            process.allow_more();
+            process.reset_allowance();
         }
         self.list_until(Instant::now() + time).await
     }
 
-    async fn list_until(&self, deadline: Instant) -> Result<Vec<Listed>, String> {
-        if self.running.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
+    async fn list_until(&self, deadline: Instant) -> Result<Vec<ListedTool>, String> {
+        if self.session.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
             return Ok(Vec::new());
         }
         let mut listed = Vec::new();
         let mut cursor = None;
         loop {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
-            let page = match timeout_at(deadline, self.running.list_tools(Some(page))).await {
+            let page = match timeout_at(deadline, self.session.list_tools(Some(page))).await {
                 Ok(Ok(page)) => page,
                 Ok(Err(error)) => {
-                    return Err(format!("its tools cannot be listed: {}", self.why(error).await));
+                    return Err(format!("its tools cannot be listed: {}", self.failure_text(error).await));
                 }
                 Err(_) => return Err("it did not list its tools in time".to_owned()),
             };
             let is_empty = page.tools.is_empty();
-            listed.extend(page.tools.into_iter().map(Listed::from));
+            listed.extend(page.tools.into_iter().map(ListedTool::from));
             match page.next_cursor {
                 // A page that brings nothing, or one too many, ends the list of a server that never would.
-                Some(next) if !is_empty && listed.len() < LISTED_MAX => cursor = Some(next),
+                Some(next) if !is_empty && listed.len() < LISTED_TOOLS_MAX => cursor = Some(next),
                 Some(_) | None => return Ok(listed),
             }
         }
     }
 
     /// Makes one call.
-    pub async fn call(&self, call: Call<'_>) -> Result<CallToolResult, CallFailure> {
+    pub async fn call_tool(&self, call: ToolCallRequest<'_>) -> Result<CallToolResult, CallFailure> {
         if let Some(process) = &self.process {
-            process.allow_more();
+            process.reset_allowance();
         }
         let params = CallToolRequestParams::new(call.tool.to_owned()).with_arguments(call.args);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let client = self.running.service();
+        let client = self.session.service();
         let watch = Arc::new(call.watch);
-        let sent = client.send(self.running.peer(), request, &watch).await;
+        let sent = client.send_watched(self.session.peer(), request, &watch).await;
         let mut handle = match sent {
             Ok(handle) => handle,
-            Err(error) => return Err(CallFailure::Broken(self.why(error).await)),
+            Err(error) => return Err(CallFailure::ConnectionLost(self.failure_text(error).await)),
         };
         let end = tokio::select! {
             biased;
             answer = &mut handle.rx => Ok(answer.unwrap_or(Err(ServiceError::TransportClosed))),
             () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
-            () = silence(&watch.beat, call.timeout) => Err(CallFailure::TooLong(call.timeout)),
-            () = tokio::time::sleep(CALL_TIME_MAX) => Err(CallFailure::TooLong(CALL_TIME_MAX)),
+            () = wait_for_silence(&watch.activity, call.timeout) => Err(CallFailure::TimedOut(call.timeout)),
+            () = tokio::time::sleep(CALL_TIME_MAX) => Err(CallFailure::TimedOut(CALL_TIME_MAX)),
         };
         match end {
-            Ok(answer) => self.judge(answer).await,
+            Ok(answer) => self.check_response(answer).await,
             Err(failure) => {
-                abandon(handle);
+                cancel_request(handle);
                 Err(failure)
             }
         }
     }
 
-    async fn judge(&self, answer: Result<ServerResult, ServiceError>) -> Result<CallToolResult, CallFailure> {
+    async fn check_response(
+        &self,
+        answer: Result<ServerResult, ServiceError>,
+    ) -> Result<CallToolResult, CallFailure> {
         match answer {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(ServerResult::InputRequiredResult(_)) => {
-                Err(CallFailure::Refused("it asks for input, which Segue does not give".to_owned()))
+                Err(CallFailure::ServerError("it asks for input, which Segue does not give".to_owned()))
             }
-            Ok(_) => Err(CallFailure::Refused("its answer is not what the protocol says".to_owned())),
-            Err(ServiceError::McpError(error)) => {
-                Err(CallFailure::Refused(format!("{} (code {})", shortened(&error.message), error.code.0)))
-            }
-            Err(error) => Err(CallFailure::Broken(self.why(error).await)),
+            Ok(_) => Err(CallFailure::ServerError("its answer is not what the protocol says".to_owned())),
+            Err(ServiceError::McpError(error)) => Err(CallFailure::ServerError(format!(
+                "{} (code {})",
+                truncate_error(&error.message),
+                error.code.0
+            ))),
+            Err(error) => Err(CallFailure::ConnectionLost(self.failure_text(error).await)),
         }
     }
 
     /// Returns what a person or a model can make of a failure.
-    async fn why(&self, error: ServiceError) -> String {
+    async fn failure_text(&self, error: ServiceError) -> String {
         match (error, &self.process) {
-            (ServiceError::TransportClosed, Some(process)) => process.how_it_ended().await,
+            (ServiceError::TransportClosed, Some(process)) => process.exit_reason().await,
             (ServiceError::TransportClosed, None) => "the connection is closed".to_owned(),
-            (ServiceError::McpError(error), _) => shortened(&error.message),
-            (ServiceError::TransportSend(error), _) => chain(&*error.error),
+            (ServiceError::McpError(error), _) => truncate_error(&error.message),
+            (ServiceError::TransportSend(error), _) => error_chain_text(&*error.error),
             (error, _) => error.to_string(),
         }
     }
 
     /// Lets the server end by itself for a moment, then ends it.
     pub async fn close(&self) {
-        self.running.cancellation_token().cancel();
+        self.session.cancellation_token().cancel();
         if let Some(process) = &self.process {
-            process.end_within(CLOSE_TIME_MAX).await;
+            process.stop_within(CLOSE_TIME_MAX).await;
         }
     }
 }
 
 /// Speaks the first words over a transport.
-async fn serve<T, E, A>(
+async fn start_session<T, E, A>(
     transport: T,
     lifecycle: ClientLifecycleMode,
     deadline: Instant,
-    process: Option<&Process>,
-) -> Result<RunningService<RoleClient, Client>, Refusal>
+    process: Option<&ServerProcess>,
+) -> Result<RunningService<RoleClient, ClientSession>, HandshakeFailure>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let served = Client::default().serve_with_lifecycle(transport, lifecycle);
+    let served = ClientSession::default().serve_with_lifecycle(transport, lifecycle);
     let error = match timeout_at(deadline, served).await {
         Ok(Ok(running)) => return Ok(running),
         Ok(Err(error)) => error,
-        Err(_) => return Err(Refusal::Other("it did not answer in time".to_owned())),
+        Err(_) => return Err(HandshakeFailure::Other("it did not answer in time".to_owned())),
     };
     match (error, process) {
         (ClientInitializeError::JsonRpcError(error), _)
@@ -277,34 +289,36 @@ where
                 ErrorCode::METHOD_NOT_FOUND | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
             ) =>
         {
-            Err(Refusal::NoGreeting)
+            Err(HandshakeFailure::InitializeUnsupported)
         }
-        (ClientInitializeError::JsonRpcError(error), _) => Err(Refusal::Other(shortened(&error.message))),
+        (ClientInitializeError::JsonRpcError(error), _) => {
+            Err(HandshakeFailure::Other(truncate_error(&error.message)))
+        }
         (
             ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. },
             Some(process),
-        ) => Err(Refusal::Other(process.how_it_ended().await)),
+        ) => Err(HandshakeFailure::Other(process.exit_reason().await)),
         (ClientInitializeError::TransportError { error, .. }, None) => {
-            Err(Refusal::Other(chain(&*error.error)))
+            Err(HandshakeFailure::Other(error_chain_text(&*error.error)))
         }
-        (error, _) => Err(Refusal::Other(shortened(&error.to_string()))),
+        (error, _) => Err(HandshakeFailure::Other(truncate_error(&error.to_string()))),
     }
 }
 
 /// Returns once there was no beat for `time`.
-async fn silence(beat: &Notify, time: Duration) {
+async fn wait_for_silence(beat: &Notify, time: Duration) {
     while tokio::time::timeout(time, beat.notified()).await.is_ok() {}
 }
 
 /// Tells the server that nobody waits for the answer. A server that does not listen is not waited for.
-fn abandon(handle: RequestHandle<RoleClient>) {
+fn cancel_request(handle: RequestHandle<RoleClient>) {
     tokio::spawn(async move {
         let _ = handle.cancel(Some("nobody waits for the answer".to_owned())).await;
     });
 }
 
 /// Returns an error with what caused it.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_chain_text(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -314,10 +328,10 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
         source = cause.source();
     }
-    shortened(&text)
+    truncate_error(&text)
 }
 
-fn shortened(text: &str) -> String {
+fn truncate_error(text: &str) -> String {
     match text.char_indices().nth(ERROR_CHARS_MAX) {
         Some((end, _)) => format!("{} […]", &text[..end]),
         None => text.to_owned(),
@@ -334,7 +348,7 @@ mod tests {
         let begun = Instant::now();
         let waiting = {
             let beat = Arc::clone(&beat);
-            tokio::spawn(async move { silence(&beat, Duration::from_secs(10)).await })
+            tokio::spawn(async move { wait_for_silence(&beat, Duration::from_secs(10)).await })
         };
         for _ in 0..5 {
             tokio::time::advance(Duration::from_secs(9)).await;

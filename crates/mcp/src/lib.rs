@@ -16,11 +16,13 @@ mod servers;
 mod tool;
 
 pub use config::ServerConfig;
-pub use config::consent::{Answer, Consents};
-pub use config::plan::{Definition, Planned, Source, Standing, Transport, plan};
-pub use config::project::{Project, read_project};
+pub use config::consent::{ConsentDecision, ProjectConsents};
+pub use config::plan::{
+    ConfigOrigin, PlannedServer, ServerDefinition, ServerReadiness, ServerTransport, plan_servers,
+};
+pub use config::project::{ProjectServers, read_project};
 pub use error::Error;
-pub use servers::{Folders, Patience, ServerState, ServerStatus, Servers};
+pub use servers::{McpServerState, McpServerStatus, McpServers, ServerFolders, StartupWait};
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;

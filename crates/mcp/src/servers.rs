@@ -8,32 +8,32 @@ use parking_lot::Mutex;
 use runtime::Tool;
 use tokio::task::JoinSet;
 
-use crate::config::plan::{Planned, Source, Standing};
-use crate::server::{Health, Report, Server};
-use crate::tool::spec::Listed;
-use crate::tool::{ServerTool, names};
+use crate::config::plan::{ConfigOrigin, PlannedServer, ServerReadiness};
+use crate::server::{McpServer, ServerHealth, ServerReport};
+use crate::tool::listed_tool::ListedTool;
+use crate::tool::{ServerTool, qualified_names};
 
 /// Where servers run and what is kept about them.
 #[derive(Debug, Clone)]
-pub struct Folders {
+pub struct ServerFolders {
     /// The folder the agent works in.
     pub workspace: PathBuf,
     /// The project's folder in the home folder, for logs and known tools; it must exist.
-    pub kept: PathBuf,
+    pub state_folder: PathBuf,
 }
 
 /// Whether a server is waited for whose tools are known from the last time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub enum StartupWait {
     /// It is not: it starts meanwhile, and a call waits for it.
-    UseKnown,
+    UseCachedTools,
     /// Every server is waited for, to see how it is.
-    AskAll,
+    WaitForAll,
 }
 
 /// What a server is at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerState {
+pub enum McpServerState {
     /// It answered when it was last reached.
     Ready,
     /// It is being started; its tools are those of the last time.
@@ -45,24 +45,24 @@ pub enum ServerState {
     /// `config.toml` has a server of the same name, which counts.
     Shadowed,
     /// It is the project's, and nobody has been asked about it.
-    Unasked,
+    ConsentPending,
     /// It is the project's, and a person said no.
-    Refused,
+    ConsentRefused,
     /// Its description makes no sense.
-    Broken,
+    Invalid,
 }
 
 /// A server as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerStatus {
+pub struct McpServerStatus {
     /// Its name.
     pub name: String,
     /// Who wrote it down.
-    pub source: Source,
+    pub origin: ConfigOrigin,
     /// What it starts or reaches, as written.
-    pub what: String,
+    pub target: String,
     /// What it is at the moment.
-    pub state: ServerState,
+    pub state: McpServerState,
     /// The names of its tools as models know them.
     pub tools: Vec<String>,
     /// Why it is not what it could be.
@@ -75,29 +75,35 @@ pub struct ServerStatus {
 
 /// The servers of an agent. Dropping them ends the programs that were started.
 #[derive(Default)]
-pub struct Servers {
-    planned: Vec<(Planned, Option<Arc<Server>>)>,
+pub struct McpServers {
+    planned: Vec<(PlannedServer, Option<Arc<McpServer>>)>,
     /// Those that nobody waits for.
     starting: Mutex<JoinSet<()>>,
     /// The tools as they were told of last.
-    told: Mutex<Told>,
+    published: Mutex<PublishedTools>,
 }
 
 /// The tools of all servers, made from what each of them listed.
 #[derive(Default)]
-struct Told {
-    listed: Vec<Arc<[Listed]>>,
+struct PublishedTools {
+    listed: Vec<Arc<[ListedTool]>>,
     tools: Vec<Arc<dyn Tool>>,
 }
 
-impl Servers {
+impl McpServers {
     /// Starts the servers that are ready, side by side, each with its own deadline.
-    pub async fn connect(plan: Vec<Planned>, folders: &Folders, patience: Patience) -> Self {
+    pub async fn connect(plan: Vec<PlannedServer>, folders: &ServerFolders, patience: StartupWait) -> Self {
         let servers = plan.into_iter().map(|planned| {
-            let server = if let Standing::Ready(definition) = &planned.standing {
+            let server = if let ServerReadiness::Ready(definition) = &planned.readiness {
                 let definition = definition.clone();
-                let (workspace, kept) = (&folders.workspace, &folders.kept);
-                Some(Arc::new(Server::new(&planned.name, &planned.sha256, definition, workspace, kept)))
+                let (workspace, kept) = (&folders.workspace, &folders.state_folder);
+                Some(Arc::new(McpServer::new(
+                    &planned.name,
+                    &planned.sha256,
+                    definition,
+                    workspace,
+                    kept,
+                )))
             } else {
                 None
             };
@@ -106,11 +112,11 @@ impl Servers {
         let planned: Vec<_> = servers.collect();
         let (mut starting, mut awaited) = (JoinSet::new(), JoinSet::new());
         for server in planned.iter().filter_map(|(_, server)| server.clone()) {
-            let is_known = server.recall() && patience == Patience::UseKnown;
+            let is_known = server.load_known_tools() && patience == StartupWait::UseCachedTools;
             let tasks = if is_known { &mut starting } else { &mut awaited };
             tasks.spawn(async move { server.connect().await });
         }
-        let servers = Self { planned, starting: Mutex::new(starting), told: Mutex::default() };
+        let servers = Self { planned, starting: Mutex::new(starting), published: Mutex::default() };
         // A server whose start breaks off on a fault of ours is one that was not reached.
         while awaited.join_next().await.is_some() {}
         servers
@@ -119,29 +125,29 @@ impl Servers {
     /// Returns the tools of all servers, in the order of their names: the same ones until a server lists others.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let (servers, reports): (Vec<_>, Vec<_>) = self.reports().unzip();
-        let mut told = self.told.lock();
+        let mut told = self.published.lock();
         let is_as_told = told.listed.len() == reports.len()
             && told.listed.iter().zip(&reports).all(|(listed, report)| Arc::ptr_eq(listed, &report.tools));
         if !is_as_told {
             told.listed = reports.iter().map(|report| Arc::clone(&report.tools)).collect();
-            told.tools = made(&servers, &reports);
+            told.tools = build_tools(&servers, &reports);
         }
         told.tools.clone()
     }
 
     /// Returns how each server is, in the order of their names.
-    pub fn status(&self) -> Vec<ServerStatus> {
+    pub fn status(&self) -> Vec<McpServerStatus> {
         let (servers, reports): (Vec<_>, Vec<_>) = self.reports().unzip();
-        let mut names = qualified(&servers, &reports).into_iter();
+        let mut names = qualified_names(&servers, &reports).into_iter();
         let mut reports = reports.into_iter();
         let status = self.planned.iter().map(|(planned, server)| {
             let report = server.as_ref().and_then(|_| reports.next()).unwrap_or_default();
             let tools = server.as_ref().and_then(|_| names.next()).unwrap_or_default();
-            let (state, error) = state(&planned.standing, report.health);
-            ServerStatus {
+            let (state, error) = server_state(&planned.readiness, report.health);
+            McpServerStatus {
                 name: planned.name.clone(),
-                source: planned.source,
-                what: planned.what.clone(),
+                origin: planned.origin,
+                target: planned.target.clone(),
                 state,
                 tools,
                 error,
@@ -158,42 +164,42 @@ impl Servers {
         {
             let mut starting = self.starting.lock();
             while starting.try_join_next().is_some() {}
-            for server in self.started().filter(|server| server.is_due()) {
+            for server in self.started_servers().filter(|server| server.is_retry_due()) {
                 let server = Arc::clone(server);
                 starting.spawn(async move { server.connect().await });
             }
         }
-        join_all(self.started().map(|server| server.refresh())).await;
+        join_all(self.started_servers().map(|server| server.refresh())).await;
     }
 
     /// Lets the servers end by themselves for a moment, then ends them.
     pub async fn close(self) {
         self.starting.lock().abort_all();
-        join_all(self.started().map(|server| server.close())).await;
+        join_all(self.started_servers().map(|server| server.close())).await;
     }
 
-    fn started(&self) -> impl Iterator<Item = &Arc<Server>> {
+    fn started_servers(&self) -> impl Iterator<Item = &Arc<McpServer>> {
         self.planned.iter().filter_map(|(_, server)| server.as_ref())
     }
 
-    fn reports(&self) -> impl Iterator<Item = (&Arc<Server>, Report)> {
-        self.started().map(|server| (server, server.report()))
+    fn reports(&self) -> impl Iterator<Item = (&Arc<McpServer>, ServerReport)> {
+        self.started_servers().map(|server| (server, server.report()))
     }
 }
 
-impl Drop for Servers {
+impl Drop for McpServers {
     fn drop(&mut self) {
         self.starting.lock().abort_all();
-        for server in self.started() {
-            server.end();
+        for server in self.started_servers() {
+            server.kill();
         }
     }
 }
 
 /// Returns the tools that the servers listed, in the order of their names.
-fn made(servers: &[&Arc<Server>], reports: &[Report]) -> Vec<Arc<dyn Tool>> {
+fn build_tools(servers: &[&Arc<McpServer>], reports: &[ServerReport]) -> Vec<Arc<dyn Tool>> {
     let mut tools = Vec::new();
-    for ((server, report), names) in servers.iter().zip(reports).zip(qualified(servers, reports)) {
+    for ((server, report), names) in servers.iter().zip(reports).zip(qualified_names(servers, reports)) {
         for (listed, name) in report.tools.iter().zip(names) {
             tools.push(ServerTool {
                 spec: listed.spec(name, server.name()),
@@ -208,27 +214,29 @@ fn made(servers: &[&Arc<Server>], reports: &[Report]) -> Vec<Arc<dyn Tool>> {
 }
 
 /// Returns the names of each server's tools.
-fn qualified(servers: &[&Arc<Server>], reports: &[Report]) -> Vec<Vec<String>> {
+fn qualified_names(servers: &[&Arc<McpServer>], reports: &[ServerReport]) -> Vec<Vec<String>> {
     let pairs: Vec<(&str, &str)> = servers
         .iter()
         .zip(reports)
         .flat_map(|(server, report)| report.tools.iter().map(|tool| (server.name(), tool.name.as_str())))
         .collect();
-    let mut names = names::qualified(&pairs).into_iter();
+    let mut names = qualified_names::qualify_names(&pairs).into_iter();
     reports.iter().map(|report| names.by_ref().take(report.tools.len()).collect()).collect()
 }
 
-fn state(standing: &Standing, health: Health) -> (ServerState, Option<String>) {
+fn server_state(standing: &ServerReadiness, health: ServerHealth) -> (McpServerState, Option<String>) {
     match (standing, health) {
-        (Standing::Ready(_), Health::Well) => (ServerState::Ready, None),
-        (Standing::Ready(_), Health::Unknown) => (ServerState::Starting, None),
-        (Standing::Ready(_), Health::Ill(reason)) => (ServerState::Failed, Some(reason)),
-        (Standing::Disabled, _) => (ServerState::Disabled, None),
-        (Standing::Shadowed, _) => {
-            (ServerState::Shadowed, Some("config.toml has a server of this name".to_owned()))
+        (ServerReadiness::Ready(_), ServerHealth::Healthy) => (McpServerState::Ready, None),
+        (ServerReadiness::Ready(_), ServerHealth::Unknown) => (McpServerState::Starting, None),
+        (ServerReadiness::Ready(_), ServerHealth::Unreachable(reason)) => {
+            (McpServerState::Failed, Some(reason))
         }
-        (Standing::Unasked, _) => (ServerState::Unasked, None),
-        (Standing::Refused, _) => (ServerState::Refused, None),
-        (Standing::Broken(reason), _) => (ServerState::Broken, Some(reason.clone())),
+        (ServerReadiness::Disabled, _) => (McpServerState::Disabled, None),
+        (ServerReadiness::Shadowed, _) => {
+            (McpServerState::Shadowed, Some("config.toml has a server of this name".to_owned()))
+        }
+        (ServerReadiness::ConsentPending, _) => (McpServerState::ConsentPending, None),
+        (ServerReadiness::ConsentRefused, _) => (McpServerState::ConsentRefused, None),
+        (ServerReadiness::Invalid(reason), _) => (McpServerState::Invalid, Some(reason.clone())),
     }
 }

@@ -1,19 +1,19 @@
 //! One tool of one server, as the runtime knows it.
 
 mod arguments;
-pub(crate) mod names;
+pub(crate) mod listed_tool;
+pub(crate) mod qualified_names;
 pub(crate) mod result;
 pub(crate) mod schema;
-pub(crate) mod spec;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::ToolSpec;
-use runtime::{Repeat, Tool, ToolContext, ToolOutput};
+use runtime::{RepeatSafety, Tool, ToolContext, ToolOutput};
 use serde_json::Value;
 
-use crate::server::Server;
+use crate::server::McpServer;
 
 /// A tool of a server. That the server says it only reads lets a cut-off call be repeated; it allows nothing.
 pub(crate) struct ServerTool {
@@ -22,8 +22,8 @@ pub(crate) struct ServerTool {
     /// How the server knows it.
     pub name: String,
     /// Whether a cut-off call may be made again.
-    pub repeat: Repeat,
-    pub server: Arc<Server>,
+    pub repeat: RepeatSafety,
+    pub server: Arc<McpServer>,
 }
 
 #[async_trait]
@@ -32,12 +32,12 @@ impl Tool for ServerTool {
         self.spec.clone()
     }
 
-    fn repeat(&self) -> Repeat {
+    fn repeat_safety(&self) -> RepeatSafety {
         self.repeat
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        arguments::check(&self.spec.parameters, args)
+        arguments::check_arguments(&self.spec.parameters, args)
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
@@ -46,6 +46,6 @@ impl Tool for ServerTool {
             Value::Null => serde_json::Map::new(),
             _ => return ToolOutput::error("bad arguments: they must be an object"),
         };
-        self.server.call(&self.name, args, context).await
+        self.server.call_tool(&self.name, args, context).await
     }
 }

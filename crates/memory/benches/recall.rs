@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use jiff::Timestamp;
-use journal::{Sqlite, Store, Transaction, Write};
-use memory::{Recall, RecallQuery, Wanted, recall};
+use journal::{SqliteStore, Store, Transaction, Write};
+use memory::{MessageFilter, RecallQuery, RecallResult, recall};
 use protocol::{
     AssistantId, CarryOver, Coverage, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Message,
     NewEvent, ParentKind, Proposal, Thread, ThreadId,
@@ -22,19 +22,19 @@ fn main() {
     divan::main();
 }
 
-struct Fixture {
+struct RecallBenchFixture {
     runtime: Runtime,
-    store: Arc<Sqlite>,
+    store: Arc<SqliteStore>,
     child: ThreadId,
     _folder: TempDir,
 }
 
-impl Fixture {
+impl RecallBenchFixture {
     /// A child of a thread with so many messages of 10 to 150 words, which are indexed.
     fn new(messages: u64) -> Self {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let folder = tempfile::tempdir_in(target).expect("the target folder is writable");
-        let store = Arc::new(Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder"));
+        let store = Arc::new(SqliteStore::open(&folder.path().join("segue.db")).expect("an empty folder"));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
         let [parent, child] = [ThreadId::generate(), ThreadId::generate()];
@@ -48,13 +48,13 @@ impl Fixture {
                 ..blank(child)
             }),
         ]);
-        let mut random = Random(1);
+        let mut random = RecallBenchRandom(1);
         for batch in 0..messages.div_ceil(1_000) {
             let count = (messages - batch * 1_000).min(1_000);
             let events = (0..count).map(|_| random.message()).collect();
             fixture.commit(vec![Write::Append { thread_id: parent, events }]);
         }
-        fixture.commit(accepted(parent, child, messages));
+        fixture.commit(accepted_handoff_writes(parent, child, messages));
         fixture.recall("nothing");
         fixture
     }
@@ -64,14 +64,18 @@ impl Fixture {
         self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
     }
 
-    fn recall(&self, text: &str) -> Recall {
-        let query = RecallQuery::of(Wanted::Words(text.to_owned()));
+    fn recall(&self, text: &str) -> RecallResult {
+        let query = RecallQuery::new(MessageFilter::Words(text.to_owned()));
         self.runtime.block_on(recall(&*self.store, self.child, &query)).expect("words")
     }
 }
 
 /// Returns what tells that a parent of so many messages was handed off.
-fn accepted(parent_thread_id: ThreadId, child_thread_id: ThreadId, messages: u64) -> Vec<Write> {
+fn accepted_handoff_writes(
+    parent_thread_id: ThreadId,
+    child_thread_id: ThreadId,
+    messages: u64,
+) -> Vec<Write> {
     let (handoff_id, created_at) = (HandoffId::generate(), Timestamp::UNIX_EPOCH);
     let content = json!({"handoff_id": handoff_id});
     let event = NewEvent::new(EventType::HandoffAccepted, &content, created_at).expect("it is JSON");
@@ -124,9 +128,9 @@ fn accepted(parent_thread_id: ThreadId, child_thread_id: ThreadId, messages: u64
 }
 
 /// A sequence of numbers that is the same in every run.
-struct Random(u64);
+struct RecallBenchRandom(u64);
 
-impl Random {
+impl RecallBenchRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
@@ -141,40 +145,40 @@ impl Random {
     fn message(&mut self) -> NewEvent {
         let count = [10, 60, 150][self.next() as usize % 3];
         let text = (0..count).map(|_| self.word()).collect::<Vec<_>>().join(" ");
-        NewEvent::message(&Message::ai(text), Timestamp::UNIX_EPOCH).expect("text is JSON")
+        NewEvent::from_message(&Message::ai(text), Timestamp::UNIX_EPOCH).expect("text is JSON")
     }
 }
 
 /// A question of names: each word is in a few hundred messages of a hundred thousand.
 #[divan::bench(args = [10_000, 100_000])]
 fn rare_words(bencher: Bencher<'_, '_>, messages: u64) {
-    let fixture = Fixture::new(messages);
+    let fixture = RecallBenchFixture::new(messages);
     bencher.bench(|| fixture.recall("what is the w3000 of w5000 in w9000?"));
 }
 
 /// A question as people ask it: a name and words that up to a tenth of all messages hold.
 #[divan::bench(args = [10_000, 100_000])]
 fn usual_words(bencher: Bencher<'_, '_>, messages: u64) {
-    let fixture = Fixture::new(messages);
+    let fixture = RecallBenchFixture::new(messages);
     bencher.bench(|| fixture.recall("what is the w100 of w400 in w9000?"));
 }
 
 /// The worst case: words that most messages hold.
 #[divan::bench(args = [10_000, 100_000])]
 fn words_of_most_messages(bencher: Bencher<'_, '_>, messages: u64) {
-    let fixture = Fixture::new(messages);
+    let fixture = RecallBenchFixture::new(messages);
     bencher.bench(|| fixture.recall("w2 w4 w8 w16"));
 }
 
 #[divan::bench(args = [10_000, 100_000])]
 fn a_range_in_the_middle(bencher: Bencher<'_, '_>, messages: u64) {
-    let fixture = Fixture::new(messages);
-    let query = RecallQuery::of(Wanted::Range(messages / 2, messages));
+    let fixture = RecallBenchFixture::new(messages);
+    let query = RecallQuery::new(MessageFilter::Range(messages / 2, messages));
     bencher.bench(|| fixture.runtime.block_on(recall(&*fixture.store, fixture.child, &query)));
 }
 
 /// The first search after a conversation was imported: all of it is indexed.
 #[divan::bench(args = [10_000], sample_count = 3)]
 fn indexing_included(bencher: Bencher<'_, '_>, messages: u64) {
-    bencher.bench(|| Fixture::new(messages));
+    bencher.bench(|| RecallBenchFixture::new(messages));
 }

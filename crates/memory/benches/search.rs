@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use divan::Bencher;
 use jiff::{Timestamp, ToSpan};
-use journal::{HealthDepth, Sqlite, Store, Transaction, Write};
+use journal::{HealthCheckDepth, SqliteStore, Store, Transaction, Write};
 use memory::{SearchRequest, SearchResults, search};
 use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
 use tempfile::TempDir;
@@ -22,34 +22,34 @@ const VOCABULARY: u64 = 200_000;
 /// Questions that are asked in turn.
 const QUESTIONS: usize = 97;
 
-static FIXTURE: LazyLock<Fixture> = LazyLock::new(Fixture::new);
+static FIXTURE: LazyLock<SearchBenchFixture> = LazyLock::new(SearchBenchFixture::new);
 
 fn main() {
     divan::main();
 }
 
-struct Fixture {
+struct SearchBenchFixture {
     runtime: Runtime,
-    store: Arc<Sqlite>,
+    store: Arc<SqliteStore>,
     threads: Vec<ThreadId>,
     _folder: TempDir,
 }
 
-impl Fixture {
+impl SearchBenchFixture {
     fn new() -> Self {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let folder = tempfile::tempdir_in(target).expect("the target folder is writable");
-        let store = Arc::new(Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder"));
+        let store = Arc::new(SqliteStore::open(&folder.path().join("segue.db")).expect("an empty folder"));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
         let mut fixture = Self { runtime, store, threads: Vec::new(), _folder: folder };
-        let mut random = Random(1);
+        let mut random = SearchBenchRandom(1);
         for number in 0..MESSAGES / MESSAGES_PER_THREAD {
             fixture.add_thread(number, &mut random);
         }
         let before = fixture.bytes();
         let begun = Instant::now();
-        fixture.runtime.block_on(fixture.store.index()).expect("the disk has room");
+        fixture.runtime.block_on(fixture.store.update_search_index()).expect("the disk has room");
         let (took, growth) = (begun.elapsed(), fixture.bytes() - before);
         println!(
             "{MESSAGES} messages, {} bytes each; the index adds {} bytes each and took {took:.1?}",
@@ -60,7 +60,7 @@ impl Fixture {
     }
 
     /// Adds a thread whose messages are of 4 to 90 words, a minute apart.
-    fn add_thread(&mut self, number: u64, random: &mut Random) {
+    fn add_thread(&mut self, number: u64, random: &mut SearchBenchRandom) {
         let thread_id = ThreadId::generate();
         let hours = i64::try_from(number).expect("it is small");
         let begun = Timestamp::UNIX_EPOCH + (hours * 10).hours();
@@ -69,7 +69,7 @@ impl Fixture {
             let text = (0..count).map(|_| random.word(0)).collect::<Vec<_>>().join(" ");
             let message = if minute.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
             let at = begun + i64::try_from(minute).expect("it is small").minutes();
-            NewEvent::message(&message, at).expect("text is JSON")
+            NewEvent::from_message(&message, at).expect("text is JSON")
         };
         let events = (0..MESSAGES_PER_THREAD).map(message).collect();
         let thread = Thread::blank(thread_id, AssistantId::default(), begun);
@@ -80,7 +80,7 @@ impl Fixture {
     }
 
     fn bytes(&self) -> u64 {
-        self.runtime.block_on(self.store.health(HealthDepth::Counts)).expect("it is sound").bytes
+        self.runtime.block_on(self.store.health(HealthCheckDepth::Counts)).expect("it is sound").bytes
     }
 
     fn search(&self, request: &SearchRequest) -> SearchResults {
@@ -89,9 +89,9 @@ impl Fixture {
 }
 
 /// A sequence of numbers that is the same in every run.
-struct Random(u64);
+struct SearchBenchRandom(u64);
 
-impl Random {
+impl SearchBenchRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
@@ -113,35 +113,35 @@ impl Random {
 }
 
 /// Asks one question after the other.
-fn ask(bencher: Bencher<'_, '_>, requests: Vec<SearchRequest>) {
+fn run_queries(bencher: Bencher<'_, '_>, requests: Vec<SearchRequest>) {
     let fixture = &*FIXTURE;
     let next = AtomicUsize::new(0);
     bencher.bench(|| fixture.search(&requests[next.fetch_add(1, Ordering::Relaxed) % requests.len()]));
 }
 
 fn questions(rarity: u32) -> Vec<SearchRequest> {
-    let mut random = Random(u64::from(rarity) + 7);
-    (0..QUESTIONS).map(|_| SearchRequest::of(random.question(rarity))).collect()
+    let mut random = SearchBenchRandom(u64::from(rarity) + 7);
+    (0..QUESTIONS).map(|_| SearchRequest::new(random.question(rarity))).collect()
 }
 
 /// Questions with at least one word that says something, as nearly all have.
 #[divan::bench(sample_count = 291, sample_size = 1)]
 fn question_with_a_telling_word(bencher: Bencher<'_, '_>) {
-    ask(bencher, questions(6));
+    run_queries(bencher, questions(6));
 }
 
 /// Questions of words as they come: some have none that is rarer than one in a hundred.
 #[divan::bench(sample_count = 291, sample_size = 1)]
 fn question_of_words_as_they_come(bencher: Bencher<'_, '_>) {
-    ask(bencher, questions(0));
+    run_queries(bencher, questions(0));
 }
 
 /// The worst case: words of which each is in a tenth to most of all messages.
 #[divan::bench(sample_count = 291, sample_size = 1)]
 fn question_of_usual_words_alone(bencher: Bencher<'_, '_>) {
-    let mut random = Random(3);
+    let mut random = SearchBenchRandom(3);
     let question = |_| (0..5).map(|_| format!("w{}", 1 + random.next() % 30)).collect::<Vec<_>>().join(" ");
-    ask(bencher, (0..QUESTIONS).map(question).map(SearchRequest::of).collect());
+    run_queries(bencher, (0..QUESTIONS).map(question).map(SearchRequest::new).collect());
 }
 
 /// A question about a single thread.
@@ -151,7 +151,7 @@ fn question_about_one_thread(bencher: Bencher<'_, '_>) {
         thread_id: Some(FIXTURE.threads[at * 19 % FIXTURE.threads.len()]),
         ..request
     };
-    ask(bencher, questions(6).into_iter().enumerate().map(of_thread).collect());
+    run_queries(bencher, questions(6).into_iter().enumerate().map(of_thread).collect());
 }
 
 /// A question about what was said in the last tenth of the time.
@@ -160,5 +160,8 @@ fn question_since(bencher: Bencher<'_, '_>) {
     let threads = MESSAGES / MESSAGES_PER_THREAD;
     let hours = i64::try_from(threads * 9).expect("it is small");
     let since = Some(Timestamp::UNIX_EPOCH + hours.hours());
-    ask(bencher, questions(6).into_iter().map(|request| SearchRequest { since, ..request }).collect());
+    run_queries(
+        bencher,
+        questions(6).into_iter().map(|request| SearchRequest { since, ..request }).collect(),
+    );
 }

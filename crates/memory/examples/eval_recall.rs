@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use journal::{FoundKind, Sqlite, Store, Transaction, Write};
-use memory::{Found, SearchRequest, search};
+use journal::{IndexHitKind, SqliteStore, Store, Transaction, Write};
+use memory::{SearchHitSource, SearchRequest, search};
 use protocol::{AssistantId, Message, NewEvent, Seq, Thread, ThreadId};
 use serde_json::Value;
 
 /// Turns that are listed for a question; the scorer looks at no more.
-const LISTED: usize = 20;
+const HITS_MAX: usize = 20;
 /// Seconds between two turns of a session, which are not told.
 const TURN_SECONDS: i64 = 30;
 
 /// A session in a thread.
-struct Session {
+struct EvalSession {
     thread_id: ThreadId,
     /// The name of the turn at each seq, from 1 on.
     names: Vec<String>,
@@ -34,18 +34,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let samples: Vec<Value> = serde_json::from_slice(&std::fs::read(path)?)?;
     let (mut questions, mut time) = (0_u32, Duration::ZERO);
     for sample in &samples {
-        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory()?);
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory()?);
         let sessions = store_sessions(&*store, &sample["conversation"]).await?;
-        store.index().await?;
+        store.update_search_index().await?;
         for (number, question) in array(&sample["qa"]).iter().enumerate() {
             let text = question["question"].as_str().unwrap_or_default();
-            let request =
-                SearchRequest { kinds: vec![FoundKind::Message], limit: LISTED, ..SearchRequest::of(text) };
+            let request = SearchRequest {
+                kinds: vec![IndexHitKind::Message],
+                limit: HITS_MAX,
+                ..SearchRequest::new(text)
+            };
             let begun = Instant::now();
             let found = search(&*store, &request).await?;
             time += begun.elapsed();
             questions += 1;
-            let ranked: Vec<&str> = found.hits.iter().map(|hit| name(&sessions, &hit.found)).collect();
+            let ranked: Vec<&str> = found.hits.iter().map(|hit| name(&sessions, &hit.source)).collect();
             let id = format!("{}:{number}", sample["sample_id"].as_str().unwrap_or_default());
             println!("{}", serde_json::json!({"q": id, "ranked": ranked}));
         }
@@ -55,26 +58,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns the name of the turn that was found.
-fn name<'a>(sessions: &'a [Session], found: &Found) -> &'a str {
-    let Found::Message { thread_id, seq, .. } = found else { return "" };
+fn name<'a>(sessions: &'a [EvalSession], found: &SearchHitSource) -> &'a str {
+    let SearchHitSource::Message { thread_id, seq, .. } = found else { return "" };
     let session = sessions.iter().find(|session| session.thread_id == *thread_id);
-    session.and_then(|session| session.names.get(place(*seq))).map_or("", String::as_str)
+    session.and_then(|session| session.names.get(turn_number(*seq))).map_or("", String::as_str)
 }
 
-fn place(seq: Seq) -> usize {
+fn turn_number(seq: Seq) -> usize {
     usize::try_from(seq).unwrap_or_default().wrapping_sub(1)
 }
 
 /// Stores the sessions of a conversation in order, its two people in the roles of a person and an assistant.
-async fn store_sessions(store: &dyn Store, source: &Value) -> Result<Vec<Session>, Box<dyn Error>> {
+async fn store_sessions(store: &dyn Store, source: &Value) -> Result<Vec<EvalSession>, Box<dyn Error>> {
     let mut sessions = Vec::new();
     for number in 1.. {
         let turns = &source[format!("session_{number}")];
         if !turns.is_array() {
             break;
         }
-        let begun = begun(source[format!("session_{number}_date_time")].as_str().unwrap_or_default())?;
-        let mut session = Session { thread_id: ThreadId::generate(), names: Vec::new() };
+        let begun = parse_start(source[format!("session_{number}_date_time")].as_str().unwrap_or_default())?;
+        let mut session = EvalSession { thread_id: ThreadId::generate(), names: Vec::new() };
         let mut events = Vec::new();
         for (turn, second) in array(turns).iter().zip((0..).step_by(TURN_SECONDS as usize)) {
             let field = |name: &str| turn[name].as_str().unwrap_or_default();
@@ -84,7 +87,7 @@ async fn store_sessions(store: &dyn Store, source: &Value) -> Result<Vec<Session
             }
             let is_person = turn["speaker"] == source["speaker_a"];
             let message = if is_person { Message::human(text) } else { Message::ai(text) };
-            events.push(NewEvent::message(&message, begun + second.seconds())?);
+            events.push(NewEvent::from_message(&message, begun + second.seconds())?);
             session.names.push(field("dia_id").to_owned());
         }
         let thread_id = session.thread_id;
@@ -97,7 +100,7 @@ async fn store_sessions(store: &dyn Store, source: &Value) -> Result<Vec<Session
 }
 
 /// Reads a time such as `1:56 pm on 8 May, 2023`.
-fn begun(text: &str) -> Result<Timestamp, Box<dyn Error>> {
+fn parse_start(text: &str) -> Result<Timestamp, Box<dyn Error>> {
     let time = DateTime::strptime("%I:%M %p on %d %B, %Y", text)?;
     Ok(time.to_zoned(TimeZone::UTC)?.timestamp())
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
-use journal::{Sqlite, Store, Transaction, Write};
-use memory::{Settings, SummarizationHandoff, TurnWindow};
+use journal::{SqliteStore, Store, Transaction, Write};
+use memory::{MemorySettings, SummarizationHandoff, TurnWindow};
 use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
 
 /// Turns unless an argument says how many.
@@ -19,15 +19,15 @@ const EVENTS: u64 = 1_000;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let turns = std::env::args().nth(1).map_or(Ok(TURNS), |turns| turns.parse())?;
     let folder = tempfile::tempdir()?;
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(&folder.path().join("segue.db"))?);
-    fill(&*store, turns).await?;
-    let tiers = SummarizationHandoff { store, summariser: None, settings: Settings::default() };
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&folder.path().join("segue.db"))?);
+    append_turns(&*store, turns).await?;
+    let tiers = SummarizationHandoff { store, summarizer: None, settings: MemorySettings::default() };
     let before = peak_kib();
     let begun = Instant::now();
-    let summary = tiers.transfer(&AssistantId::default(), &TurnWindow::of([1, turns])).await?;
+    let summary = tiers.transfer(&AssistantId::default(), &TurnWindow::from_indexes([1, turns])).await?;
     let took = begun.elapsed();
     let again = Instant::now();
-    let repeated = tiers.transfer(&AssistantId::default(), &TurnWindow::of([1, turns])).await?;
+    let repeated = tiers.transfer(&AssistantId::default(), &TurnWindow::from_indexes([1, turns])).await?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{turns} turns in {took:.1?}, again in {:.1?} ({repeated:?})", again.elapsed())?;
     if let (Some(before), Some(after)) = (before, peak_kib()) {
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Fills a thread with turns of about 700 characters.
-async fn fill(store: &dyn Store, turns: u64) -> Result<(), Box<dyn std::error::Error>> {
+async fn append_turns(store: &dyn Store, turns: u64) -> Result<(), Box<dyn std::error::Error>> {
     let (thread_id, begun) = (ThreadId::generate(), Timestamp::UNIX_EPOCH);
     let thread = Thread::blank(thread_id, AssistantId::default(), begun);
     store.commit(Transaction { fence: None, writes: vec![Write::CreateThread(thread)] }).await?;
@@ -52,7 +52,7 @@ async fn fill(store: &dyn Store, turns: u64) -> Result<(), Box<dyn std::error::E
             let text = said.repeat(7);
             let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
             let at = begun + SignedDuration::from_mins(i64::try_from(number)?);
-            events.push(NewEvent::message(&message, at)?);
+            events.push(NewEvent::from_message(&message, at)?);
         }
         store.commit(Transaction { fence: None, writes: vec![Write::Append { thread_id, events }] }).await?;
     }

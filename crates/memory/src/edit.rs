@@ -11,8 +11,8 @@ use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::block;
-use facts::withhold;
+use crate::managed_block;
+use facts::redact_and_count;
 
 /// The most bytes that what is noted may make of agent.md: all of it is part of every request.
 pub const EDITED_BYTES_MAX: usize = 64 * 1024;
@@ -20,7 +20,7 @@ pub const EDITED_BYTES_MAX: usize = 64 * 1024;
 /// One replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Edit {
+pub(crate) struct NoteEdit {
     /// The text as it is in agent.md, unique there.
     pub old_string: String,
     /// What takes its place; empty removes it.
@@ -30,11 +30,11 @@ pub(crate) struct Edit {
 /// What is to be done, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Change {
+pub(crate) struct NotesChange {
     /// Replacements, one after the other.
     #[serde(default)]
     #[schemars(length(max = tool::EDITS_MAX))]
-    pub edits: Vec<Edit>,
+    pub edits: Vec<NoteEdit>,
     /// Notes to add at the end.
     #[serde(default)]
     pub append: Option<String>,
@@ -42,30 +42,30 @@ pub(crate) struct Change {
 
 /// What became of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedChange {
     /// The text with the parts that were not refused.
     pub text: Vec<u8>,
     /// How many parts changed it.
-    pub made: usize,
+    pub applied_count: usize,
     /// The parts that were refused, one line each that says why.
-    pub refused: Vec<String>,
+    pub refusals: Vec<String>,
     /// Secrets that were withheld from what was made.
-    pub withheld: u64,
+    pub redacted_secrets: u64,
 }
 
 /// Why a part may not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum EditRefusal {
     /// It cannot be understood, or does not fit the text.
     #[error("{0}")]
-    Unfit(String),
+    Invalid(String),
     /// The block is Segue's.
     #[error(
         "it would change, hide or double the block between {} and {}, which only Segue writes",
-        block::OPEN,
-        block::CLOSE
+        managed_block::OPEN_TAG,
+        managed_block::CLOSE_TAG
     )]
-    Block,
+    ManagedBlock,
     /// It and what stands beside it, or what it replaces, hold a secret.
     #[error(
         "it holds what looks like a key, a token or a password; secrets are never kept in agent.md, name the place \
@@ -76,73 +76,74 @@ pub(crate) enum Refusal {
     #[error(
         "agent.md would have {bytes} bytes, and {EDITED_BYTES_MAX} is the limit; shorten what is there first"
     )]
-    Full {
+    TooLarge {
         /// How large.
         bytes: usize,
     },
 }
 
-impl From<String> for Refusal {
+impl From<String> for EditRefusal {
     fn from(reason: String) -> Self {
-        Self::Unfit(reason)
+        Self::Invalid(reason)
     }
 }
 
 /// Applies `change` to `text`. Every part stands for itself: one that is refused leaves the others.
-pub(crate) fn apply(text: &[u8], change: &Change) -> Applied {
-    let mut applied = Applied { text: text.to_vec(), made: 0, refused: Vec::new(), withheld: 0 };
+pub(crate) fn apply_change(text: &[u8], change: &NotesChange) -> AppliedChange {
+    let mut applied =
+        AppliedChange { text: text.to_vec(), applied_count: 0, refusals: Vec::new(), redacted_secrets: 0 };
     for (index, edit) in change.edits.iter().enumerate() {
-        let done = replaced(&applied.text, edit);
-        applied.note(&format!("edit {}", index + 1), done);
+        let done = find_replacement(&applied.text, edit);
+        applied.record_part(&format!("edit {}", index + 1), done);
     }
     if let Some(notes) = &change.append {
-        let done = appended(&applied.text, notes);
-        applied.note("append", done);
+        let done = append_replacement(&applied.text, notes);
+        applied.record_part("append", done);
     }
     applied
 }
 
-impl Applied {
-    fn note(&mut self, part: &str, done: Result<Replacement, Refusal>) {
-        let checked = done.and_then(|new| Ok((checked(&self.text, &new)?, new.withheld)));
+impl AppliedChange {
+    fn record_part(&mut self, part: &str, done: Result<ByteReplacement, EditRefusal>) {
+        let checked = done.and_then(|new| Ok((check_and_apply(&self.text, &new)?, new.redacted_secrets)));
         match checked {
             Ok((text, withheld)) => {
                 self.text = text;
-                self.made += 1;
-                self.withheld += withheld;
+                self.applied_count += 1;
+                self.redacted_secrets += withheld;
             }
-            Err(reason) => self.refused.push(format!("{part} was refused: {reason}")),
+            Err(reason) => self.refusals.push(format!("{part} was refused: {reason}")),
         }
     }
 }
 
 /// Adds notes at the end; returns the text with them, and how many secrets were withheld from them.
-pub(crate) fn add(text: &[u8], notes: &str) -> Result<(Vec<u8>, u64), Refusal> {
-    let replacement = appended(text, notes)?;
-    Ok((checked(text, &replacement)?, replacement.withheld))
+pub(crate) fn append_notes(text: &[u8], notes: &str) -> Result<(Vec<u8>, u64), EditRefusal> {
+    let replacement = append_replacement(text, notes)?;
+    Ok((check_and_apply(text, &replacement)?, replacement.redacted_secrets))
 }
 
 /// Bytes that take the place of others.
-struct Replacement {
+struct ByteReplacement {
     range: Range<usize>,
     new: Vec<u8>,
     /// Secrets that are no longer in `new`.
-    withheld: u64,
+    redacted_secrets: u64,
 }
 
-fn replaced(text: &[u8], edit: &Edit) -> Result<Replacement, Refusal> {
+fn find_replacement(text: &[u8], edit: &NoteEdit) -> Result<ByteReplacement, EditRefusal> {
     if edit.old_string.is_empty() {
         return Err("old_string is empty; use append to add notes".to_owned().into());
     }
     if edit.old_string == edit.new_string {
         return Err("old_string and new_string are the same".to_owned().into());
     }
-    let eol = block::line_ending(text);
-    let managed = block::managed(text);
+    let eol = managed_block::line_ending(text);
+    let managed = managed_block::managed_ranges(text);
     let mut is_in_block = false;
-    for form in forms(edit) {
+    for form in edit_variants(edit) {
         for ends in [eol, if eol == "\n" { "\r\n" } else { "\n" }] {
-            let old = with_line_ends(&form.old_string, ends);
+            let old = with_line_ending(&form.old_string, ends);
             let found: Vec<usize> = memmem::find_iter(text, old.as_bytes()).collect();
             let is_outside =
                 |at: &usize| !managed.iter().any(|part| at + old.len() > part.start && *at < part.end);
@@ -150,17 +151,21 @@ fn replaced(text: &[u8], edit: &Edit) -> Result<Replacement, Refusal> {
             match outside.as_slice() {
                 [] => is_in_block |= !found.is_empty(),
                 [at] => {
-                    let (new, withheld) = withhold(&form.new_string);
-                    if withheld > 0 && secrets_in(old.as_bytes()) > 0 {
+                    let (new, withheld) = redact_and_count(&form.new_string);
+                    if withheld > 0 && count_secrets(old.as_bytes()) > 0 {
                         // A person may have written it there; it is neither repeated nor taken away.
-                        return Err(Refusal::Secret);
+                        return Err(EditRefusal::Secret);
                     }
-                    let new = with_line_ends(&new, eol).into_owned().into_bytes();
-                    return Ok(Replacement { range: *at..at + old.len(), new, withheld });
+                    let new = with_line_ending(&new, eol).into_owned().into_bytes();
+                    return Ok(ByteReplacement {
+                        range: *at..at + old.len(),
+                        new,
+                        redacted_secrets: withheld,
+                    });
                 }
                 several => {
                     let count = several.len();
-                    return Err(Refusal::Unfit(format!(
+                    return Err(EditRefusal::Invalid(format!(
                         "old_string occurs {count} times; add text around it until it is unique"
                     )));
                 }
@@ -168,10 +173,10 @@ fn replaced(text: &[u8], edit: &Edit) -> Result<Replacement, Refusal> {
         }
     }
     if is_in_block {
-        return Err(Refusal::Unfit(format!(
+        return Err(EditRefusal::Invalid(format!(
             "the text is part of the block between {} and {}, which only Segue writes",
-            block::OPEN,
-            block::CLOSE
+            managed_block::OPEN_TAG,
+            managed_block::CLOSE_TAG
         )));
     }
     Err("old_string does not occur in agent.md; it must match exactly, blanks included (comments in the file are \
@@ -181,23 +186,23 @@ fn replaced(text: &[u8], edit: &Edit) -> Result<Replacement, Refusal> {
 }
 
 /// The edit as it is, and as it was meant if it was copied from the prompt, where `<` may be shown as `&lt;`.
-fn forms(edit: &Edit) -> Vec<Cow<'_, Edit>> {
+fn edit_variants(edit: &NoteEdit) -> Vec<Cow<'_, NoteEdit>> {
     let mut forms = vec![Cow::Borrowed(edit)];
     if edit.old_string.contains("&lt;") {
         let shown = |text: &str| text.replace("&lt;", "<");
         let (old_string, new_string) = (shown(&edit.old_string), shown(&edit.new_string));
-        forms.push(Cow::Owned(Edit { old_string, new_string }));
+        forms.push(Cow::Owned(NoteEdit { old_string, new_string }));
     }
     forms
 }
 
-fn appended(text: &[u8], notes: &str) -> Result<Replacement, Refusal> {
-    let (notes, withheld) = withhold(notes.trim_end());
+fn append_replacement(text: &[u8], notes: &str) -> Result<ByteReplacement, EditRefusal> {
+    let (notes, withheld) = redact_and_count(notes.trim_end());
     if notes.trim().is_empty() {
         return Err("append is blank".to_owned().into());
     }
-    let eol = block::line_ending(text);
-    let end = block::notes_end(text);
+    let eol = managed_block::line_ending(text);
+    let end = managed_block::notes_end_offset(text);
     // Blank lines before the block stay between it and the notes.
     let body = text[..end].trim_ascii_end().len();
     let at = match end < text.len() {
@@ -209,44 +214,46 @@ fn appended(text: &[u8], notes: &str) -> Result<Replacement, Refusal> {
     let before =
         if at == 0 || text[..at].ends_with(b"\n") || text[..at] == *"\u{feff}".as_bytes() { "" } else { eol };
     let after = if at == end && end < text.len() { eol } else { "" };
-    let new = format!("{before}{}{eol}{after}", with_line_ends(&notes, eol));
-    Ok(Replacement { range: at..at, new: new.into_bytes(), withheld })
+    let new = format!("{before}{}{eol}{after}", with_line_ending(&notes, eol));
+    Ok(ByteReplacement { range: at..at, new: new.into_bytes(), redacted_secrets: withheld })
 }
 
 /// Returns the text after the replacement, unless it may not be made.
-fn checked(text: &[u8], replacement: &Replacement) -> Result<Vec<u8>, Refusal> {
-    let Replacement { range, new, .. } = replacement;
+fn check_and_apply(text: &[u8], replacement: &ByteReplacement) -> Result<Vec<u8>, EditRefusal> {
+    let ByteReplacement { range, new, .. } = replacement;
     let mut result = Vec::with_capacity(text.len() + new.len());
     result.extend_from_slice(&text[..range.start]);
     result.extend_from_slice(new);
     result.extend_from_slice(&text[range.end..]);
-    if !block::is_same(text, &result) {
-        return Err(Refusal::Block);
+    if !managed_block::has_same_blocks(text, &result) {
+        return Err(EditRefusal::ManagedBlock);
     }
     // What is withheld from a text alone may still become a secret beside what stands there.
     let new_range = range.start..range.start + new.len();
-    if secrets_in(new) > 0 || secrets_in(lines_of(&result, &new_range)) > secrets_in(lines_of(text, range)) {
-        return Err(Refusal::Secret);
+    if count_secrets(new) > 0
+        || count_secrets(touched_lines(&result, &new_range)) > count_secrets(touched_lines(text, range))
+    {
+        return Err(EditRefusal::Secret);
     }
     if result.len() > EDITED_BYTES_MAX && result.len() > text.len() {
-        return Err(Refusal::Full { bytes: result.len() });
+        return Err(EditRefusal::TooLarge { bytes: result.len() });
     }
     Ok(result)
 }
 
 /// Returns how many secrets are in the text.
-pub(crate) fn secrets_in(text: &[u8]) -> u64 {
-    withhold(&String::from_utf8_lossy(text)).1
+pub(crate) fn count_secrets(text: &[u8]) -> u64 {
+    redact_and_count(&String::from_utf8_lossy(text)).1
 }
 
 /// Returns the whole lines that `range` touches.
-fn lines_of<'a>(text: &'a [u8], range: &Range<usize>) -> &'a [u8] {
+fn touched_lines<'a>(text: &'a [u8], range: &Range<usize>) -> &'a [u8] {
     let start = memchr::memrchr(b'\n', &text[..range.start]).map_or(0, |newline| newline + 1);
     let end = memchr::memchr(b'\n', &text[range.end..]).map_or(text.len(), |newline| range.end + newline);
     &text[start..end]
 }
 
-fn with_line_ends<'a>(text: &'a str, eol: &str) -> Cow<'a, str> {
+fn with_line_ending<'a>(text: &'a str, eol: &str) -> Cow<'a, str> {
     if !text.contains('\n') {
         return Cow::Borrowed(text);
     }

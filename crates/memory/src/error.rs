@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::block::Malformed;
+use crate::managed_block::MalformedMarkers;
 
 /// The result of this room.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -34,24 +34,24 @@ pub enum Error {
     },
     /// The file is UTF-16: a model would read garbage, and a block written into it would be garbage.
     #[error("use {}: the file is UTF-16, save it as UTF-8", .path.display())]
-    Encoding {
+    Utf16 {
         /// The file.
         path: PathBuf,
     },
     /// The markers are not one block even after a repair.
     #[error("write the summary block in {}: {source}", .path.display())]
-    Markers {
+    MalformedMarkers {
         /// The file.
         path: PathBuf,
         /// What is wrong, with line numbers.
-        source: Malformed,
+        source: MalformedMarkers,
     },
     /// There is nothing to remember in the text.
     #[error("remember it: the text is blank")]
-    Blank,
+    BlankNote,
     /// The text is no note any more.
     #[error("remember it: the text has {chars} characters, and {chars_max} is the limit")]
-    TooLong {
+    NoteTooLong {
         /// How long it is.
         chars: usize,
         /// The limit.
@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// The file would be larger than what every request can carry.
     #[error("remember it in {}: the file would have {bytes} bytes, and {bytes_max} is the limit", .path.display())]
-    Full {
+    NoteDoesNotFit {
         /// The file.
         path: PathBuf,
         /// How large it would be.
@@ -69,7 +69,7 @@ pub enum Error {
     },
     /// The text would change what the file means, such as by opening a code fence around the block.
     #[error("remember it in {}: {reason}", .path.display())]
-    Refused {
+    NoteRefused {
         /// The file.
         path: PathBuf,
         /// Why.
@@ -115,13 +115,15 @@ impl Error {
         match self {
             Self::NotPermitted { .. } => "make the file and its folder readable and writable for you",
             Self::NotAFile { .. } => "move away what is there; Segue creates the file when it needs it",
-            Self::Blank => "say what to remember",
-            Self::TooLong { .. } => "keep it in a file of its own, and remember where that is",
-            Self::Full { .. } => "shorten the file first: all of it is part of every request",
-            Self::Refused { .. } => "write it into the file with an editor",
+            Self::BlankNote => "say what to remember",
+            Self::NoteTooLong { .. } => "keep it in a file of its own, and remember where that is",
+            Self::NoteDoesNotFit { .. } => "shorten the file first: all of it is part of every request",
+            Self::NoteRefused { .. } => "write it into the file with an editor",
             Self::TooLarge { .. } => "move notes that are not needed in every turn into other files",
-            Self::Encoding { .. } => "save the file as UTF-8",
-            Self::Markers { .. } => "leave one <current_thread_summary> block, or none, and try again",
+            Self::Utf16 { .. } => "save the file as UTF-8",
+            Self::MalformedMarkers { .. } => {
+                "leave one <current_thread_summary> block, or none, and try again"
+            }
             Self::DiskFull { .. } => "free some space and try again; the file is as it was",
             Self::Locked { .. } | Self::Contended { .. } => {
                 "close the program that holds the file and try again"
@@ -136,7 +138,7 @@ impl Error {
     }
 
     /// Returns a function that turns the system's answer to `action` on `path` into an error.
-    pub(crate) fn on<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
+    pub(crate) fn from_io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
         move |source| {
             let path = path.to_path_buf();
             match source.kind() {

@@ -1,11 +1,11 @@
 //! One agent.md: read it, and change the text of its block without touching anything else. Which summary belongs
 //! there is not decided here.
 
-pub(crate) mod reading;
-mod record;
+mod block_record;
+pub(crate) mod cached_snapshot;
+mod redaction;
 mod rewrite;
-mod secrets;
-pub(crate) mod watch;
+pub(crate) mod tamper_guard;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::block::{self, Malformed, Problem};
-use crate::edit::{self, Applied, Change};
-use crate::file::reading::{Place, Reading, Stamp};
-use crate::file::record::Held;
-use crate::replace::{self, Attempt, Content, Late, Retired};
+use crate::atomic_replace::{self, LateWrites, OpenedFile, ReplaceOutcome, RetiredFile};
+use crate::edit::{self, AppliedChange, NotesChange};
+use crate::file::block_record::LockedBlockRecord;
+use crate::file::cached_snapshot::{CachedSnapshot, FileStamp, ResolvedPath};
+use crate::managed_block::{self, MalformedMarkers, MarkerProblem};
 use crate::{Error, Result};
 
-pub use rewrite::Rewritten;
+pub use rewrite::RewriteOutcome;
 
 /// The most bytes of an agent.md that are read; a larger file is read up to here and not written.
 pub const AGENT_MD_BYTES_MAX: u64 = 256 * 1024;
@@ -36,61 +36,61 @@ const RETIRED_MAX: usize = 64;
 #[derive(Debug)]
 pub struct AgentFile {
     path: PathBuf,
-    retired: Mutex<VecDeque<Retired>>,
-    kept: Mutex<Kept>,
-    swept: Once,
+    retired: Mutex<VecDeque<RetiredFile>>,
+    read_cache: Mutex<ReadCache>,
+    sweep_once: Once,
 }
 
 /// What was read last.
 #[derive(Debug, Default)]
-struct Kept {
-    newest: Option<Arc<Reading>>,
+struct ReadCache {
+    newest: Option<Arc<CachedSnapshot>>,
     /// The newest reading of a file that was there.
-    present: Option<Arc<Reading>>,
+    newest_existing: Option<Arc<CachedSnapshot>>,
 }
 
 /// The file while this process may change it.
-pub(crate) struct Holding<'a> {
+pub(crate) struct AgentFileGuard<'a> {
     target: PathBuf,
-    retired: MutexGuard<'a, VecDeque<Retired>>,
+    retired: MutexGuard<'a, VecDeque<RetiredFile>>,
     /// The record is in the lock file, and so this keeps the lock.
-    record: Held,
+    record: LockedBlockRecord,
 }
 
 /// What is to be done with a file.
-pub(crate) enum Step<T> {
+pub(crate) enum FileAction<T> {
     /// Nothing.
-    Leave(T),
+    KeepFile(T),
     /// Another file takes its place.
-    Replace { bytes: Vec<u8>, block: Intent, report: T },
+    ReplaceFile { bytes: Vec<u8>, block: BlockIntent, report: T },
 }
 
 /// What a change means for the block.
-pub(crate) enum Intent {
+pub(crate) enum BlockIntent {
     /// It stays as it is.
-    Keep,
+    KeepBlock,
     /// It is to hold this; `None`: there is to be none.
-    Hold(Option<String>),
+    SetBlock(Option<String>),
 }
 
 /// What an agent.md held when it was read; a missing file is an empty one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct AgentFileSnapshot {
     /// The content, up to [`AGENT_MD_BYTES_MAX`].
     pub bytes: Vec<u8>,
     /// Whether the file goes on after `bytes`.
-    pub extent: Extent,
+    pub extent: ReadExtent,
     /// Lowercase hex SHA-256 of `bytes`.
     pub sha256: String,
     /// What the block holds; `None` without a block.
     pub block: Option<String>,
     /// What is wrong with the block's markers.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<MarkerProblem>,
 }
 
 /// How much of a file was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Extent {
+pub enum ReadExtent {
     /// All of it.
     #[default]
     Whole,
@@ -100,42 +100,42 @@ pub enum Extent {
 
 /// What a call did to the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct BlockWrite {
     /// Whether the file is another one.
-    pub outcome: Outcome,
+    pub outcome: BlockWriteOutcome,
     /// What the block held before; `None` when there was no block.
     pub previous: Option<String>,
     /// The markers had to be repaired.
-    pub repair: Option<Repair>,
+    pub repair: Option<MarkerRepair>,
 }
 
 /// Whether a call changed the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BlockWriteOutcome {
     /// The block holds the text asked for.
     Changed,
     /// It already did; the file was left alone.
     Unchanged,
     /// There is no block, or one with a text that was not expected; the file was left alone.
-    Left,
+    Skipped,
 }
 
 /// The markers of a file were put in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repair {
+pub struct MarkerRepair {
     /// A copy of the file as it was.
     pub backup: PathBuf,
     /// What was wrong.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<MarkerProblem>,
 }
 
-impl Snapshot {
-    fn of(bytes: Vec<u8>, extent: Extent) -> Self {
+impl AgentFileSnapshot {
+    fn new(bytes: Vec<u8>, extent: ReadExtent) -> Self {
         Self {
             extent,
             sha256: protocol::sha256_hex(&bytes),
-            block: block::current(&bytes),
-            problems: block::problems(&bytes),
+            block: managed_block::block_content(&bytes),
+            problems: managed_block::marker_problems(&bytes),
             bytes,
         }
     }
@@ -144,7 +144,12 @@ impl Snapshot {
 impl AgentFile {
     /// Returns the file at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), retired: Mutex::default(), kept: Mutex::default(), swept: Once::new() }
+        Self {
+            path: path.into(),
+            retired: Mutex::default(),
+            read_cache: Mutex::default(),
+            sweep_once: Once::new(),
+        }
     }
 
     /// Returns the path as it was given.
@@ -157,8 +162,8 @@ impl AgentFile {
     ///
     /// # Errors
     /// When there is something that cannot be read. A missing file is an empty one.
-    pub fn read(&self) -> Result<Arc<Snapshot>> {
-        self.reading().map(|reading| Arc::clone(&reading.snapshot))
+    pub fn read(&self) -> Result<Arc<AgentFileSnapshot>> {
+        self.read_cached().map(|reading| Arc::clone(&reading.snapshot))
     }
 
     /// Makes the block hold `summary_md`, creating block, file and folder (0600, 0700) when they are missing.
@@ -166,8 +171,8 @@ impl AgentFile {
     ///
     /// # Errors
     /// When the file cannot be read or written; it is then as it was, and no temporary file is left.
-    pub fn write_block(&self, summary_md: &str, now: Timestamp) -> Result<Written> {
-        self.change(None, summary_md, now)
+    pub fn write_block(&self, summary_md: &str, now: Timestamp) -> Result<BlockWrite> {
+        self.change_block(None, summary_md, now)
     }
 
     /// Makes the block hold `summary_md` if it holds `expected`, the text an earlier call was given. A block with
@@ -175,133 +180,158 @@ impl AgentFile {
     ///
     /// # Errors
     /// As [`Self::write_block`].
-    pub fn swap_block(&self, expected: &str, summary_md: &str, now: Timestamp) -> Result<Written> {
-        let expected = block::content_of(expected);
+    pub fn compare_and_swap_block(
+        &self,
+        expected: &str,
+        summary_md: &str,
+        now: Timestamp,
+    ) -> Result<BlockWrite> {
+        let expected = managed_block::normalize_content(expected);
         if self.read()?.block.is_none() {
-            let noted = record::peek(&self.reading()?.place.target);
+            let noted = block_record::read_unlocked(&self.read_cached()?.resolved_path.target);
             if noted.and_then(|noted| noted.block).as_ref() != Some(&expected) {
-                return Ok(Written { outcome: Outcome::Left, previous: None, repair: None });
+                return Ok(BlockWrite { outcome: BlockWriteOutcome::Skipped, previous: None, repair: None });
             }
         }
-        self.change(Some(&expected), summary_md, now)
+        self.change_block(Some(&expected), summary_md, now)
     }
 
     /// Puts the placeholder in the place of `expected`, as [`Self::swap_block`] does.
     ///
     /// # Errors
     /// As [`Self::write_block`].
-    pub fn clear_block(&self, expected: &str, now: Timestamp) -> Result<Written> {
-        self.swap_block(expected, block::PLACEHOLDER, now)
+    pub fn clear_block(&self, expected: &str, now: Timestamp) -> Result<BlockWrite> {
+        self.compare_and_swap_block(expected, managed_block::PLACEHOLDER, now)
     }
 
     /// Returns what the file holds, with what was worked out about that content before.
-    pub(crate) fn reading(&self) -> Result<Arc<Reading>> {
-        let mut kept = self.kept.lock();
+    pub(crate) fn read_cached(&self) -> Result<Arc<CachedSnapshot>> {
+        let mut kept = self.read_cache.lock();
         // Before the content: what changes after this look has another stamp, or one that is not trusted.
-        let (at, found) = (SystemTime::now(), Stamp::of(&self.path));
+        let (at, found) = (SystemTime::now(), FileStamp::read(&self.path));
         if let (Ok(found), Some(newest)) = (&found, &kept.newest)
-            && newest.holds(found.as_ref().map(|stat| stat.stamp))
+            && newest.is_current_for(found.as_ref().map(|stat| stat.stamp))
         {
             return Ok(Arc::clone(newest));
         }
-        let target = replace::resolve(&self.path)?;
-        let (bytes, extent) = self.load(&target)?;
-        let place = Place { target, link: std::fs::read_link(&self.path).ok() };
+        let target = atomic_replace::resolve_links(&self.path)?;
+        let (bytes, extent) = self.load_file(&target)?;
+        let place = ResolvedPath { target, link: std::fs::read_link(&self.path).ok() };
         let reading = match &kept.newest {
-            Some(known) if known.has_read(&bytes, extent) => known.again(found.ok().flatten(), place, at),
-            Some(_) | None => Reading::new(Snapshot::of(bytes, extent), found.ok().flatten(), place, at),
+            Some(known) if known.has_content(&bytes, extent) => {
+                known.with_stamp(found.ok().flatten(), place, at)
+            }
+            Some(_) | None => {
+                CachedSnapshot::new(AgentFileSnapshot::new(bytes, extent), found.ok().flatten(), place, at)
+            }
         };
         let reading = Arc::new(reading);
         if reading.stamp.is_some() {
-            kept.present = Some(Arc::clone(&reading));
+            kept.newest_existing = Some(Arc::clone(&reading));
         }
         kept.newest = Some(Arc::clone(&reading));
         Ok(reading)
     }
 
     /// Applies `change` outside the block; parts that would touch it are refused, the others stay.
-    pub(crate) fn edit(&self, change: &Change) -> Result<Applied> {
-        let mut holding = self.hold()?;
+    pub(crate) fn edit_notes(&self, change: &NotesChange) -> Result<AppliedChange> {
+        let mut holding = self.lock()?;
         self.replace_with(&mut holding, |found| {
-            let applied = edit::apply(found.unwrap_or_default(), change);
-            Ok(match applied.made {
-                0 => Step::Leave(applied),
-                _ => Step::Replace { bytes: applied.text.clone(), block: Intent::Keep, report: applied },
+            let applied = edit::apply_change(found.unwrap_or_default(), change);
+            Ok(match applied.applied_count {
+                0 => FileAction::KeepFile(applied),
+                _ => FileAction::ReplaceFile {
+                    bytes: applied.text.clone(),
+                    block: BlockIntent::KeepBlock,
+                    report: applied,
+                },
             })
         })
     }
 
-    fn load(&self, target: &Path) -> Result<(Vec<u8>, Extent)> {
-        let mut bytes = replace::read(target)?.map(|content| content.bytes).unwrap_or_default();
+    fn load_file(&self, target: &Path) -> Result<(Vec<u8>, ReadExtent)> {
+        let mut bytes = atomic_replace::read_file(target)?.map(|content| content.bytes).unwrap_or_default();
         if is_utf16(&bytes) {
-            return Err(Error::Encoding { path: self.path.clone() });
+            return Err(Error::Utf16 { path: self.path.clone() });
         }
         let limit = usize::try_from(AGENT_MD_BYTES_MAX).unwrap_or(usize::MAX);
-        let extent = if bytes.len() > limit { Extent::Beginning } else { Extent::Whole };
+        let extent = if bytes.len() > limit { ReadExtent::Beginning } else { ReadExtent::Whole };
         bytes.truncate(limit);
         Ok((bytes, extent))
     }
 
     /// Takes the lock, and brings back what was written to replaced files.
-    pub(crate) fn hold(&self) -> Result<Holding<'_>> {
-        let target = replace::resolve(&self.path)?;
+    pub(crate) fn lock(&self) -> Result<AgentFileGuard<'_>> {
+        let target = atomic_replace::resolve_links(&self.path)?;
         let mut retired = self.retired.lock();
-        let record = Held::read(replace::lock(&target)?);
-        self.swept.call_once(|| replace::sweep(&target));
-        rescue(&target, &mut retired)?;
-        Ok(Holding { target, retired, record })
+        let record = LockedBlockRecord::read(atomic_replace::lock_target(&target)?);
+        self.sweep_once.call_once(|| atomic_replace::remove_stale_temporaries(&target));
+        rescue_all_late_writes(&target, &mut retired)?;
+        Ok(AgentFileGuard { target, retired, record })
     }
 
     /// Makes the block hold `summary_md`; with `expected`, only a block that holds that or the new text already.
-    fn change(&self, expected: Option<&str>, summary_md: &str, now: Timestamp) -> Result<Written> {
-        let mut holding = self.hold()?;
-        let wanted = block::content_of(summary_md);
-        let mut done: Option<Written> = None;
+    fn change_block(&self, expected: Option<&str>, summary_md: &str, now: Timestamp) -> Result<BlockWrite> {
+        let mut holding = self.lock()?;
+        let wanted = managed_block::normalize_content(summary_md);
+        let mut done: Option<BlockWrite> = None;
         for _ in 0..ATTEMPTS_MAX {
             let target = holding.target.clone();
             let written = self.replace_with(&mut holding, |found| {
                 let old = found.unwrap_or_default();
-                let previous = block::current(old);
+                let previous = managed_block::block_content(old);
                 let is_due =
                     |expected| previous.as_deref().is_some_and(|text| text == expected || text == wanted);
                 if !expected.is_none_or(is_due) {
-                    return Ok(Step::Leave(Written { outcome: Outcome::Left, previous, repair: None }));
+                    return Ok(FileAction::KeepFile(BlockWrite {
+                        outcome: BlockWriteOutcome::Skipped,
+                        previous,
+                        repair: None,
+                    }));
                 }
-                let (bytes, repair) = self.with_block(&target, old, summary_md, now)?;
+                let (bytes, repair) = self.render_with_block(&target, old, summary_md, now)?;
                 if bytes == old {
-                    return Ok(Step::Leave(Written { outcome: Outcome::Unchanged, previous, repair }));
+                    return Ok(FileAction::KeepFile(BlockWrite {
+                        outcome: BlockWriteOutcome::Unchanged,
+                        previous,
+                        repair,
+                    }));
                 }
-                let report = Written { outcome: Outcome::Changed, previous, repair };
-                Ok(Step::Replace { bytes, block: Intent::Hold(Some(wanted.clone())), report })
+                let report = BlockWrite { outcome: BlockWriteOutcome::Changed, previous, repair };
+                Ok(FileAction::ReplaceFile {
+                    bytes,
+                    block: BlockIntent::SetBlock(Some(wanted.clone())),
+                    report,
+                })
             })?;
-            if written.outcome != Outcome::Changed {
-                settle(&mut holding, &written, expected, &wanted)?;
+            if written.outcome != BlockWriteOutcome::Changed {
+                record_unwritten_block(&mut holding, &written, expected, &wanted)?;
                 return Ok(done.unwrap_or(written));
             }
             done.get_or_insert(written);
             // What was rescued may hold markers; the next round sees to them.
-            if rescue(&holding.target, &mut holding.retired)? == Late::Nothing {
+            if rescue_all_late_writes(&holding.target, &mut holding.retired)? == LateWrites::NoneFound {
                 break;
             }
         }
-        done.ok_or_else(|| self.contended())
+        done.ok_or_else(|| self.contended_error())
     }
 
     /// Returns `old` with its block holding `summary_md`, its markers repaired if they must be.
-    fn with_block(
+    fn render_with_block(
         &self,
         target: &Path,
         old: &[u8],
         summary_md: &str,
         now: Timestamp,
-    ) -> Result<(Vec<u8>, Option<Repair>)> {
-        match block::replace(old, summary_md) {
+    ) -> Result<(Vec<u8>, Option<MarkerRepair>)> {
+        match managed_block::replace_block(old, summary_md) {
             Ok(new) => Ok((new, None)),
-            Err(Malformed { problems }) => {
-                let new = block::replace(&block::repair(old), summary_md)
-                    .map_err(|source| Error::Markers { path: self.path.clone(), source })?;
-                let backup = replace::keep_copy(&backup_path(target, now), old)?;
-                Ok((new, Some(Repair { backup, problems })))
+            Err(MalformedMarkers { problems }) => {
+                let new = managed_block::replace_block(&managed_block::repair_markers(old), summary_md)
+                    .map_err(|source| Error::MalformedMarkers { path: self.path.clone(), source })?;
+                let backup = atomic_replace::write_backup(&backup_path(target, now), old)?;
+                Ok((new, Some(MarkerRepair { backup, problems })))
             }
         }
     }
@@ -310,74 +340,81 @@ impl AgentFile {
     /// program changes it meanwhile.
     pub(crate) fn replace_with<T>(
         &self,
-        holding: &mut Holding<'_>,
-        mut make: impl FnMut(Option<&[u8]>) -> Result<Step<T>>,
+        holding: &mut AgentFileGuard<'_>,
+        mut make: impl FnMut(Option<&[u8]>) -> Result<FileAction<T>>,
     ) -> Result<T> {
-        let before = holding.record.present().cloned();
+        let before = holding.record.latest().cloned();
         for _ in 0..ATTEMPTS_MAX {
-            let found = self.read_writable(&holding.target)?;
+            let found = self.read_for_replacement(&holding.target)?;
             let (bytes, block, report) = match make(found.as_ref().map(|content| content.bytes.as_slice()))? {
-                Step::Leave(report) => return Ok(report),
-                Step::Replace { bytes, block, report } => (bytes, block, report),
+                FileAction::KeepFile(report) => return Ok(report),
+                FileAction::ReplaceFile { bytes, block, report } => (bytes, block, report),
             };
             let is_noted = match block {
-                Intent::Keep => false,
-                Intent::Hold(block) => {
-                    holding.record.begin(&holding.target, block)?;
+                BlockIntent::KeepBlock => false,
+                BlockIntent::SetBlock(block) => {
+                    holding.record.record_intent(&holding.target, block)?;
                     true
                 }
             };
-            match replace::replace(&holding.target, found, &bytes) {
-                Ok(Attempt::Replaced(old)) => {
+            match atomic_replace::replace_file(&holding.target, found, &bytes) {
+                Ok(ReplaceOutcome::Replaced(old)) => {
                     holding.retired.extend(old);
                     if is_noted {
-                        holding.record.finish(&holding.target)?;
+                        holding.record.mark_written(&holding.target)?;
                     }
                     return Ok(report);
                 }
-                Ok(Attempt::Stale) if is_noted => holding.record.take_back(before.clone()),
-                Ok(Attempt::Stale) => {}
+                Ok(ReplaceOutcome::Stale) if is_noted => holding.record.restore(before.clone()),
+                Ok(ReplaceOutcome::Stale) => {}
                 Err(error) => {
                     if is_noted {
-                        holding.record.take_back(before);
+                        holding.record.restore(before);
                     }
                     return Err(error);
                 }
             }
         }
-        Err(self.contended())
+        Err(self.contended_error())
     }
 
     /// Reads a file that is about to be replaced.
-    fn read_writable(&self, target: &Path) -> Result<Option<Content>> {
-        let found = replace::read(target)?;
+    fn read_for_replacement(&self, target: &Path) -> Result<Option<OpenedFile>> {
+        let found = atomic_replace::read_file(target)?;
         match found.as_ref().map(|content| content.bytes.as_slice()) {
-            Some(bytes) if !replace::fits(bytes) => {
+            Some(bytes) if !atomic_replace::is_within_limit(bytes) => {
                 Err(Error::TooLarge { path: self.path.clone(), bytes_max: AGENT_MD_BYTES_MAX })
             }
-            Some(bytes) if is_utf16(bytes) => Err(Error::Encoding { path: self.path.clone() }),
+            Some(bytes) if is_utf16(bytes) => Err(Error::Utf16 { path: self.path.clone() }),
             Some(_) | None => Ok(found),
         }
     }
 
-    fn contended(&self) -> Error {
+    fn contended_error(&self) -> Error {
         Error::Contended { path: self.path.clone(), attempts: ATTEMPTS_MAX }
     }
 }
 
 /// Notes what the block is to hold when the file was left as it was.
-fn settle(holding: &mut Holding<'_>, written: &Written, expected: Option<&str>, wanted: &str) -> Result<()> {
-    let noted = holding.record.present().and_then(|record| record.block.as_deref());
+fn record_unwritten_block(
+    holding: &mut AgentFileGuard<'_>,
+    written: &BlockWrite,
+    expected: Option<&str>,
+    wanted: &str,
+) -> Result<()> {
+    let noted = holding.record.latest().and_then(|record| record.block.as_deref());
     let block = match written.outcome {
-        Outcome::Unchanged if noted != Some(wanted) => Some(wanted.to_owned()),
+        BlockWriteOutcome::Unchanged if noted != Some(wanted) => Some(wanted.to_owned()),
         // The block shows something else, but nobody shall put back what was asked to go.
-        Outcome::Left if expected.is_some() && noted == expected => {
+        BlockWriteOutcome::Skipped if expected.is_some() && noted == expected => {
             written.previous.as_ref().map(|_| wanted.to_owned())
         }
-        Outcome::Unchanged | Outcome::Left | Outcome::Changed => return Ok(()),
+        BlockWriteOutcome::Unchanged | BlockWriteOutcome::Skipped | BlockWriteOutcome::Changed => {
+            return Ok(());
+        }
     };
     let target = holding.target.clone();
-    holding.record.settle(&target, block)
+    holding.record.record_block(&target, block)
 }
 
 fn is_utf16(bytes: &[u8]) -> bool {
@@ -385,11 +422,11 @@ fn is_utf16(bytes: &[u8]) -> bool {
 }
 
 /// Brings what was written to replaced files back into `target`, and forgets the oldest of them.
-fn rescue(target: &Path, retired: &mut VecDeque<Retired>) -> Result<Late> {
-    let mut found = Late::Nothing;
+fn rescue_all_late_writes(target: &Path, retired: &mut VecDeque<RetiredFile>) -> Result<LateWrites> {
+    let mut found = LateWrites::NoneFound;
     for file in retired.iter_mut() {
-        if replace::rescue(target, file)? == Late::Rescued {
-            found = Late::Rescued;
+        if atomic_replace::rescue_late_writes(target, file)? == LateWrites::Rescued {
+            found = LateWrites::Rescued;
         }
     }
     while retired.len() > RETIRED_MAX {

@@ -3,27 +3,27 @@
 
 mod error;
 mod filter;
-mod secrets;
+mod redaction;
 mod tool;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{FoundItem, ItemQuery, NamespaceQuery, PAGE_ROWS_MAX, Store, Transaction, Write};
-use protocol::Item;
+use journal::{ItemHit, ItemQuery, NamespaceQuery, PAGE_ROWS_MAX, Store, Transaction, Write};
+use protocol::StoredItem;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::recall::words;
+use crate::recall::query_words;
 
-pub use error::{FilterFault, ItemError};
+pub use error::{FilterError, ItemError};
 pub use tool::{STORE, StoreTool};
 
 /// The most bytes of a value, as JSON: 64 KiB.
 pub const ITEM_BYTES_MAX: usize = 64 << 10;
 
 /// The most labels of a namespace.
-pub const LABELS_MAX: usize = 32;
+pub const NAMESPACE_LABELS_MAX: usize = 32;
 
 /// The most bytes of a label or a key.
 pub const NAME_BYTES_MAX: usize = 512;
@@ -33,14 +33,14 @@ const RESERVED_LABEL: &str = "langgraph";
 
 /// What agents and clients keep under names.
 #[derive(Clone)]
-pub struct Items {
+pub struct ItemStore {
     /// Where it is kept.
     pub store: Arc<dyn Store>,
 }
 
 /// That something was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Kept {
+pub struct PutReceipt {
     /// How many secrets were withheld from it.
     pub withheld: u64,
 }
@@ -90,7 +90,7 @@ impl Default for NamespaceSearch {
     }
 }
 
-impl Items {
+impl ItemStore {
     /// Keeps `value`, an object, under a name, in place of what was kept there. Secrets in its texts are withheld.
     ///
     /// # Errors
@@ -101,8 +101,8 @@ impl Items {
         key: &str,
         value: Value,
         now: Timestamp,
-    ) -> Result<Kept, ItemError> {
-        let (item, kept) = prepare(namespace, key, value, now)?;
+    ) -> Result<PutReceipt, ItemError> {
+        let (item, kept) = prepare_item(namespace, key, value, now)?;
         self.commit(Write::PutItem(item)).await?;
         Ok(kept)
     }
@@ -111,7 +111,7 @@ impl Items {
     ///
     /// # Errors
     /// When the name is none that anything can have, and when the journal fails.
-    pub async fn get(&self, namespace: &[String], key: &str) -> Result<Option<Item>, ItemError> {
+    pub async fn get(&self, namespace: &[String], key: &str) -> Result<Option<StoredItem>, ItemError> {
         check_name(namespace, key)?;
         Ok(self.store.item(namespace, key).await?)
     }
@@ -130,15 +130,15 @@ impl Items {
     ///
     /// # Errors
     /// When the filter or the limit is none there can be, and when the journal fails.
-    pub async fn search(&self, search: &ItemSearch) -> Result<Vec<FoundItem>, ItemError> {
+    pub async fn search(&self, search: &ItemSearch) -> Result<Vec<ItemHit>, ItemError> {
         check_limit(search.limit)?;
         let asked = search.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
-        let words = asked.map(words::of).unwrap_or_default();
+        let words = asked.map(query_words::parse_query_words).unwrap_or_default();
         if asked.is_some() && words.is_empty() {
             return Ok(Vec::new());
         }
         let filter = match &search.filter {
-            Some(filter) => filter::conditions(filter)?,
+            Some(filter) => filter::parse_conditions(filter)?,
             None => Vec::new(),
         };
         let prefix = search.namespace_prefix.clone();
@@ -171,16 +171,21 @@ impl Items {
     }
 }
 
-fn prepare(namespace: &[String], key: &str, value: Value, now: Timestamp) -> Result<(Item, Kept), ItemError> {
+fn prepare_item(
+    namespace: &[String],
+    key: &str,
+    value: Value,
+    now: Timestamp,
+) -> Result<(StoredItem, PutReceipt), ItemError> {
     check_name(namespace, key)?;
     let Value::Object(mut value) = value else { return Err(ItemError::NotAnObject) };
     let bytes = serde_json::to_string(&value).map_err(journal::Error::from)?.len();
     if bytes > ITEM_BYTES_MAX {
         return Err(ItemError::TooLarge { bytes });
     }
-    let withheld = secrets::withhold(&mut value)?;
+    let withheld = redaction::redact_fields(&mut value)?;
     let (namespace, key) = (namespace.to_owned(), key.to_owned());
-    Ok((Item { namespace, key, value, created_at: now, updated_at: now }, Kept { withheld }))
+    Ok((StoredItem { namespace, key, value, created_at: now, updated_at: now }, PutReceipt { withheld }))
 }
 
 /// Refuses what cannot be the name of an item.
@@ -190,19 +195,19 @@ fn check_name(namespace: &[String], key: &str) -> Result<(), ItemError> {
         Some(first) if first == RESERVED_LABEL => return Err(ItemError::ReservedNamespace),
         Some(_) => {}
     }
-    if namespace.len() > LABELS_MAX {
+    if namespace.len() > NAMESPACE_LABELS_MAX {
         return Err(ItemError::TooDeep { labels: namespace.len() });
     }
     for label in namespace {
         let is_bad = |char: char| char == '.' || char.is_control();
         if label.is_empty() || label.contains(is_bad) || label.len() > NAME_BYTES_MAX {
-            return Err(ItemError::BadLabel { label: error::shown(label) });
+            return Err(ItemError::BadLabel { label: error::truncate_name(label) });
         }
     }
     if key.is_empty() || key.len() > NAME_BYTES_MAX {
-        return Err(ItemError::BadKey { key: error::shown(key) });
+        return Err(ItemError::BadKey { key: error::truncate_name(key) });
     }
-    namespace.iter().map(String::as_str).chain([key]).try_for_each(secrets::check_name)
+    namespace.iter().map(String::as_str).chain([key]).try_for_each(redaction::check_no_secret)
 }
 
 fn check_limit(limit: usize) -> Result<(), ItemError> {

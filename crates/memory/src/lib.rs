@@ -8,35 +8,38 @@
 //! agent.md, and [`Items`] what has a name. Deliberately absent: deciding when a handoff happens, and which
 //! thread a summary belongs to; both come in from the journal's rows.
 
-pub mod block;
+mod atomic_replace;
 mod edit;
 mod error;
 mod file;
 mod hook;
-mod inject;
 mod items;
+pub mod managed_block;
+mod prompt;
 mod recall;
-mod replace;
 mod search;
 mod tiers;
 
 pub use edit::EDITED_BYTES_MAX;
-pub use edit::remember::{Remembered, remember};
-pub use edit::tool::{EDIT_MEMORY, EditMemory};
+pub use edit::remember::{RememberedNote, remember};
+pub use edit::tool::{EDIT_MEMORY, EditMemoryTool};
 pub use error::{Error, Result};
-pub use file::{AGENT_MD_BYTES_MAX, AgentFile, Extent, Outcome, Repair, Rewritten, Snapshot, Written};
+pub use file::{
+    AGENT_MD_BYTES_MAX, AgentFile, AgentFileSnapshot, BlockWrite, BlockWriteOutcome, MarkerRepair,
+    ReadExtent, RewriteOutcome,
+};
 pub use hook::AgentMdHook;
-pub use inject::{HandedOver, Section, Source, prompt_section};
 pub use items::{
-    FilterFault, ITEM_BYTES_MAX, ItemError, ItemSearch, Items, Kept, LABELS_MAX, NAME_BYTES_MAX,
-    NamespaceSearch, STORE, StoreTool,
+    FilterError, ITEM_BYTES_MAX, ItemError, ItemSearch, ItemStore, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX,
+    NamespaceSearch, PutReceipt, STORE, StoreTool,
 };
+pub use prompt::{InheritedSummary, PromptSection, PromptSource, build_prompt_section};
 pub use recall::{
-    Note, Passage, RECALL, RECALL_TOKENS_MAX, Recall, RecallError, RecallQuery, RecallScope, RecallTool,
-    Rest, Source as NoteSource, Speaker, Wanted, recall,
+    MessageFilter, NoteSource, RECALL, RECALL_TOKENS_MAX, RecallError, RecallNote, RecallQuery, RecallResult,
+    RecallScope, RecallTool, RecalledMessage, Remaining, Speaker, recall,
 };
-pub use search::{Beside, Found, SearchHit, SearchRequest, SearchResults, search};
+pub use search::{AdjacentMessage, SearchHit, SearchHitSource, SearchRequest, SearchResults, search};
 pub use tiers::{
-    NoSummary, Settings, Settled, SummarizationError, SummarizationHandoff, TRANSFER_DUE, TieredMemoryHook,
-    Tiering, TurnWindow, not_due, transfer_due,
+    MemorySettings, NoSummaryReason, SummarizationError, SummarizationHandoff, SummarizationWorker,
+    SummarizedTurns, TRANSFER_OUTBOX_KIND, TieredMemoryHook, TurnWindow, build_transfer_item, dequeue_writes,
 };

@@ -3,20 +3,20 @@
 //! Deliberately absent: anything of another assistant, and, as part of a conversation, what was said in an earlier thread
 //! after the conversation had left it.
 
+mod assistant_scope;
+pub(crate) mod collect;
 mod error;
-mod everything;
-pub(crate) mod gather;
 mod lineage;
 pub(crate) mod messages;
-pub(crate) mod order;
 pub(crate) mod passage;
+pub(crate) mod query_words;
+pub(crate) mod ranking;
 mod render;
-mod sight;
 mod tool;
-pub(crate) mod words;
+mod visible_turn;
 
 use jiff::Timestamp;
-use journal::{Store, ThreadPart};
+use journal::{Store, ThreadPrefix};
 use protocol::{Seq, ThreadId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +33,7 @@ pub const RECALL_TOKENS_MAX: u64 = 1_500;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecallQuery {
     /// Which messages.
-    pub wanted: Wanted,
+    pub filter: MessageFilter,
     /// The beginning of the id of the one thread of the lineage to look at; the thread a fork was copied from means the
     /// fork, which has the same places. For a range, and in the scope of everything, it may be any thread of the same
     /// assistant. `None` means all for words, and for a range
@@ -41,9 +41,9 @@ pub struct RecallQuery {
     /// thread that a handoff seeded until then, and otherwise the thread itself.
     pub thread: Option<String>,
     /// For words: what the asking thread holds from this seq on is left out, because whoever asks has it in sight.
-    pub before: Option<Seq>,
+    pub visible_from: Option<Seq>,
     /// For words: a message of the asking thread before that, which whoever asks has in sight too.
-    pub except: Option<Seq>,
+    pub visible_request: Option<Seq>,
     /// For a range: how many characters of its first message are passed over, because they were read before.
     pub from_char: u64,
     /// For words: where they are looked for.
@@ -55,12 +55,12 @@ pub struct RecallQuery {
 
 impl RecallQuery {
     /// Returns a query of the whole lineage, as large as the tool's.
-    pub const fn of(wanted: Wanted) -> Self {
+    pub const fn new(filter: MessageFilter) -> Self {
         Self {
-            wanted,
+            filter,
             thread: None,
-            before: None,
-            except: None,
+            visible_from: None,
+            visible_request: None,
             from_char: 0,
             scope: RecallScope::Conversation,
             tokens_max: RECALL_TOKENS_MAX,
@@ -81,7 +81,7 @@ pub enum RecallScope {
 
 /// Which messages are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum MessageFilter {
     /// Those that say most about these words; a question in plain words is good.
     Words(String),
     /// Those from the first seq to the last, both included.
@@ -90,28 +90,28 @@ pub enum Wanted {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recall {
+pub struct RecallResult {
     /// What was looked through.
     pub scope: RecallScope,
     /// The threads that were looked through, nearest first; in the scope of everything those where anything was found.
     pub threads: Vec<ThreadId>,
     /// What summaries and handoffs say, best first; only in the scope of everything.
-    pub notes: Vec<Note>,
+    pub notes: Vec<RecallNote>,
     /// Pieces of conversation, each one message or a few that follow each other. For words the best match comes first,
     /// and of several about the same thing the newest; for a range there is one piece.
-    pub excerpts: Vec<Vec<Passage>>,
+    pub excerpts: Vec<Vec<RecalledMessage>>,
     /// What there is beyond the excerpts.
-    pub rest: Rest,
+    pub remaining: Remaining,
     /// For a range whose first message did not fit: the message, and how many of its characters have been read.
-    pub cut: Option<(Seq, u64)>,
+    pub resume_at: Option<(Seq, u64)>,
     /// For a range that reaches so far: the seq at which the conversation left the thread. What was said there from
     /// then on is no part of the conversation and is not found.
-    pub left_at: Option<Seq>,
+    pub departed_at: Option<Seq>,
 }
 
 /// What a message says, without secrets and perhaps shortened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passage {
+pub struct RecalledMessage {
     /// The thread.
     pub thread_id: ThreadId,
     /// The message's place in it.
@@ -128,9 +128,9 @@ pub struct Passage {
 
 /// What a summary or a handoff says, without secrets and perhaps shortened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct RecallNote {
     /// Which.
-    pub source: Source,
+    pub source: NoteSource,
     /// When it was stored.
     pub at: Timestamp,
     /// The passage. It is foreign: not inert, and not for a terminal as it is.
@@ -139,7 +139,7 @@ pub struct Note {
 
 /// Where a note is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum NoteSource {
     /// A summary of medium-term memory.
     Summary {
         /// The thread of its first turn; `None` when that was deleted.
@@ -173,7 +173,7 @@ pub enum Speaker {
 
 /// What there is beyond the excerpts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
+pub enum Remaining {
     /// At least so many more messages that match well.
     Messages(u64),
     /// The range goes on at this seq, or was read to its end.
@@ -198,56 +198,60 @@ pub async fn recall(
     store: &dyn Store,
     thread_id: ThreadId,
     query: &RecallQuery,
-) -> Result<Recall, RecallError> {
-    match (&query.wanted, query.scope) {
-        (Wanted::Words(text), RecallScope::Everything) => {
-            everything::recall(store, thread_id, query, text).await
+) -> Result<RecallResult, RecallError> {
+    match (&query.filter, query.scope) {
+        (MessageFilter::Words(text), RecallScope::Everything) => {
+            assistant_scope::recall_from_assistant(store, thread_id, query, text).await
         }
-        (Wanted::Words(text), RecallScope::Conversation) => by_words(store, thread_id, query, text).await,
-        (Wanted::Range(from, to), _) => {
-            let part = part_of_range(store, thread_id, query.thread.as_deref()).await?;
-            gather::Gathering::new(store, vec![part], query.tokens_max)
-                .by_range(*from, query.from_char, *to)
+        (MessageFilter::Words(text), RecallScope::Conversation) => {
+            recall_by_words(store, thread_id, query, text).await
+        }
+        (MessageFilter::Range(from, to), _) => {
+            let part = resolve_range_thread(store, thread_id, query.thread.as_deref()).await?;
+            collect::RecallCollector::new(store, vec![part], query.tokens_max)
+                .collect_range(*from, query.from_char, *to)
                 .await
         }
     }
 }
 
-async fn by_words(
+async fn recall_by_words(
     store: &dyn Store,
     thread_id: ThreadId,
     query: &RecallQuery,
     text: &str,
-) -> Result<Recall, RecallError> {
-    let lineage = lineage_of(store, thread_id, query.thread.as_deref()).await?;
-    let named = query.thread.as_deref().map(|prefix| lineage::named(&lineage, prefix)).transpose()?;
+) -> Result<RecallResult, RecallError> {
+    let lineage = resolve_lineage(store, thread_id, query.thread.as_deref()).await?;
+    let named = query.thread.as_deref().map(|prefix| lineage::find_named(&lineage, prefix)).transpose()?;
     let threads = named.map_or(&lineage[..], std::slice::from_ref);
     let mut parts = Vec::with_capacity(threads.len());
     for thread in threads {
-        parts.push(thread.part(store).await?);
+        parts.push(thread.thread_part(store).await?);
     }
     if let Some(own) = parts.first_mut().filter(|part| part.thread_id == thread_id) {
-        own.before = query.before;
+        own.before = query.visible_from;
     }
-    let in_sight = query.except.map(|seq| gather::MessageLocation { thread_id, seq });
-    gather::Gathering::new(store, parts, query.tokens_max).by_words(text, in_sight).await
+    let in_sight = query.visible_request.map(|seq| collect::MessageLocation { thread_id, seq });
+    collect::RecallCollector::new(store, parts, query.tokens_max).collect_by_words(text, in_sight).await
 }
 
 /// Returns the thread that a range means, as far as it may be read.
-async fn part_of_range(
+async fn resolve_range_thread(
     store: &dyn Store,
     thread_id: ThreadId,
     thread: Option<&str>,
-) -> Result<ThreadPart, RecallError> {
-    let lineage = lineage_of(store, thread_id, thread).await?;
-    let Some(prefix) = thread else { return default_of_range(store, &lineage).await?.part(store).await };
-    match lineage::named(&lineage, prefix) {
-        Ok(named) => named.part(store).await,
+) -> Result<ThreadPrefix, RecallError> {
+    let lineage = resolve_lineage(store, thread_id, thread).await?;
+    let Some(prefix) = thread else {
+        return default_range_thread(store, &lineage).await?.thread_part(store).await;
+    };
+    match lineage::find_named(&lineage, prefix) {
+        Ok(named) => named.thread_part(store).await,
         Err(foreign @ RecallError::ForeignThread { .. }) => {
-            match everything::thread_of_same(store, thread_id, prefix).await {
-                Ok(thread_id) => Ok(ThreadPart { thread_id, before: None }),
+            match assistant_scope::find_thread_of_same_assistant(store, thread_id, prefix).await {
+                Ok(thread_id) => Ok(ThreadPrefix { thread_id, before: None }),
                 // The lineage is what can be named for certain, and all that a sub-agent may name.
-                Err(RecallError::ForeignThread { .. } | RecallError::Subagent) => Err(foreign),
+                Err(RecallError::ForeignThread { .. } | RecallError::SubagentScope) => Err(foreign),
                 Err(error) => Err(error),
             }
         }
@@ -255,7 +259,7 @@ async fn part_of_range(
     }
 }
 
-async fn lineage_of(
+async fn resolve_lineage(
     store: &dyn Store,
     thread_id: ThreadId,
     thread: Option<&str>,
@@ -263,19 +267,19 @@ async fn lineage_of(
     // A broken lineage does not keep a thread from what it holds itself.
     let is_own = thread.is_some_and(|named| named.parse() == Ok(thread_id));
     match is_own {
-        true => lineage::alone(store, thread_id).await,
-        false => lineage::lineage(store, thread_id).await,
+        true => lineage::single_thread_lineage(store, thread_id).await,
+        false => lineage::load_lineage(store, thread_id).await,
     }
 }
 
 /// Returns the thread whose places a range means when none is named.
-async fn default_of_range<'a>(
+async fn default_range_thread<'a>(
     store: &dyn Store,
     lineage: &'a [Ancestor],
 ) -> Result<&'a Ancestor, RecallError> {
     let own = &lineage[0];
-    match lineage.get(1).filter(|parent| parent.seeded(own.thread_id)) {
-        Some(parent) if !sight::is_condensed(store, own.thread_id).await? => Ok(parent),
+    match lineage.get(1).filter(|parent| parent.has_seeded(own.thread_id)) {
+        Some(parent) if !visible_turn::is_compacted(store, own.thread_id).await? => Ok(parent),
         Some(_) | None => Ok(own),
     }
 }

@@ -4,16 +4,16 @@
 //! [`SummarizationHandoff`] makes one summary, [`Tiering`] decides what is due and works through the queue of it, and
 //! [`TieredMemoryHook`] shows a model the recent ones. Nothing is lost by any of it: the turns stay in the journal.
 
-mod ask;
-mod due;
+mod coverage;
 mod error;
-mod extract;
 mod hook;
+mod model_summary;
+mod offline;
 mod plan;
-mod seen;
+mod queue_item;
 mod settings;
-mod shown;
 mod transfer;
+mod turn_text;
 mod window;
 mod worker;
 
@@ -22,33 +22,33 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use journal::{OutboxItem, PAGE_ROWS_MAX, Store, SummaryQuery, TurnQuery, Write};
 use model::ChatModel;
-use protocol::{AssistantId, LoggedTurn, MediumTermSummary, ThreadId};
-use runtime::{Frames, RunScope};
+use protocol::{AssistantId, LoggedMessage, MediumTermSummary, ThreadId};
+use runtime::{FrameSender, RunScope};
 use tokio_util::sync::CancellationToken;
 
-pub use error::{NoSummary, SummarizationError};
+pub use error::{NoSummaryReason, SummarizationError};
 pub use hook::TieredMemoryHook;
-pub use settings::Settings;
+pub use settings::MemorySettings;
 pub use window::TurnWindow;
-pub use worker::{Settled, Tiering};
+pub use worker::{SummarizationWorker, SummarizedTurns};
 
-use due::Due;
-use transfer::{Departure, Request, Writer};
+use queue_item::QueuedTurns;
+use transfer::{SummaryWriter, TransferRequest, TurnDeparture};
 
 /// The kind of the items in the outbox that say a thread has turns to transfer.
-pub const TRANSFER_DUE: &str = "transfer_turns";
+pub const TRANSFER_OUTBOX_KIND: &str = "transfer_turns";
 
 /// The name of the deterministic extract in the place of a model's.
-const EXTRACTIVE: &str = "extractive";
+const OFFLINE_MODEL_NAME: &str = "extractive";
 
 /// Makes summaries of medium-term memory out of turns, and reads both.
 pub struct SummarizationHandoff {
     /// Where they are.
     pub store: Arc<dyn Store>,
     /// The model that writes the summaries; without one they are extracted.
-    pub summariser: Option<Arc<dyn ChatModel>>,
+    pub summarizer: Option<Arc<dyn ChatModel>>,
     /// How long they are, and the like.
-    pub settings: Settings,
+    pub settings: MemorySettings,
 }
 
 impl SummarizationHandoff {
@@ -67,16 +67,16 @@ impl SummarizationHandoff {
         agent_id: &AssistantId,
         turn_window: &TurnWindow,
     ) -> Result<Option<MediumTermSummary>, SummarizationError> {
-        let request = Request {
+        let request = TransferRequest {
             agent_id,
             window: turn_window,
-            departure: Departure::Request,
-            writer: Writer::Model,
-            planned: None,
-            done: None,
+            departure: TurnDeparture::Request,
+            writer: SummaryWriter::Model,
+            expected_thread: None,
+            completion_write: None,
         };
-        let (frames, cancel) = (&Frames::default(), &CancellationToken::new());
-        let transferred = self.carry_out(&request, RunScope { frames, cancel }).await?;
+        let (frames, cancel) = (&FrameSender::default(), &CancellationToken::new());
+        let transferred = self.execute_transfer(&request, RunScope { frames, cancel }).await?;
         Ok(transferred.map(|transferred| transferred.summary))
     }
 
@@ -103,34 +103,39 @@ impl SummarizationHandoff {
         thread_id: ThreadId,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<LoggedTurn>, SummarizationError> {
+    ) -> Result<Vec<LoggedMessage>, SummarizationError> {
         let limit = limit.min(PAGE_ROWS_MAX);
         let Some(thread) = self.store.thread(thread_id).await?.filter(|_| limit > 0) else {
             return Ok(Vec::new());
         };
         let first = after.map_or(0, |after| after.saturating_add(1));
-        let query =
-            TurnQuery { thread_id: Some(thread_id), first, limit, ..TurnQuery::of(thread.assistant_id) };
+        let query = TurnQuery {
+            thread_id: Some(thread_id),
+            first,
+            limit,
+            ..TurnQuery::for_agent(thread.assistant_id)
+        };
         Ok(self.store.turns(query).await?)
     }
 }
 
 /// Returns the item that says that turns of the thread were condensed, and are to be kept, in the place of one that waits
 /// already. Whose they are is said in it: who works on the item later does not decide that.
-pub async fn transfer_due(
+pub async fn build_transfer_item(
     store: &dyn Store,
     agent_id: &AssistantId,
     thread_id: ThreadId,
     now: Timestamp,
 ) -> journal::Result<OutboxItem> {
-    let due = Due { agent_id: agent_id.clone(), thread_id, budget: None, draft: None };
-    let queued = worker::queued(store, &due.key()).await?;
-    Ok(due.taking_over(queued, now))
+    let due = QueuedTurns { agent_id: agent_id.clone(), thread_id, budget: None, draft: None };
+    let queued = worker::find_queued(store, &due.queue_key()).await?;
+    Ok(due.into_item_replacing(queued, now))
 }
 
 /// Returns the writes that take everything of the thread out of the queue, a summary that waits there with its words too.
 /// They go with the thread's deletion.
-pub fn not_due(thread_id: ThreadId) -> Vec<Write> {
-    let dequeue = |key| Write::Dequeue { kind: TRANSFER_DUE.to_owned(), key, created_at: None };
-    due::keys(thread_id).map(dequeue).into()
+pub fn dequeue_writes(thread_id: ThreadId) -> Vec<Write> {
+    let dequeue =
+        |key| Write::RemoveOutboxItem { kind: TRANSFER_OUTBOX_KIND.to_owned(), key, created_at: None };
+    queue_item::queue_keys(thread_id).map(dequeue).into()
 }

@@ -1,9 +1,10 @@
-//! The request, the stream and the trait every provider implements. It knows no wire format.
+//! The types of a model call: the request, the streamed answer, and the trait that every provider implements.
+//! Wire formats are in `wire`.
 
-pub(crate) mod answer;
-mod arguments;
-pub(crate) mod limits;
-mod tools;
+pub(crate) mod answer_check;
+mod argument_schema;
+pub(crate) mod known_limits;
+mod tool_specs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,87 +14,95 @@ use futures::stream::BoxStream;
 use protocol::{AiMessage, Message};
 use serde_json::Value;
 
-pub use self::tools::{ToolSpec, Tools};
+pub use self::tool_specs::{ToolSpec, ToolSpecs};
 use crate::name::ModelName;
 use crate::{Error, Result};
 
-/// What a model is sent.
+/// A request to a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChatRequest {
-    /// Instructions, one block each, in order; the stable ones first so that caches hit.
+    /// Instructions, one block each, in order. Stable blocks come first, so that provider caches hit.
     pub system: Vec<String>,
-    /// How many of the last blocks of `system` may read differently in the next request of the conversation.
+    /// The number of blocks at the end of `system` whose text may change in the next request of the conversation.
     pub system_volatile: usize,
-    /// The conversation. The adapter sends a legal form of it, whatever is here.
+    /// The conversation. It may break a provider's rules: the adapter sends a legal form of it.
     pub messages: Arc<Vec<Message>>,
-    /// The bytes of media to be sent, by their lowercase hex SHA-256; media without bytes here are named in a line of
-    /// text.
+    /// The bytes of the media to send, by their lowercase hex SHA-256. Media of the conversation without bytes
+    /// here are replaced by a line of text.
     pub media: BTreeMap<String, Arc<[u8]>>,
     /// The tools the model may call.
-    pub tools: Tools,
-    /// What requests of one conversation share, such as its thread's id, so that the provider sends them where their
-    /// beginning is cached; `None` leaves it to the provider.
+    pub tools: ToolSpecs,
+    /// A key that all requests of one conversation share, for example the thread's id. The provider uses it to
+    /// route requests to the machine that has their beginning in its cache. `None` leaves the routing to the
+    /// provider.
     pub cache_key: Option<String>,
-    /// The most tokens the answer may have; `None` leaves it to the provider's default for the model.
+    /// The most tokens of the answer; `None` leaves the limit to the provider's default for the model.
     pub max_output_tokens: Option<u64>,
-    /// A JSON schema the answer must follow, for providers that can enforce one.
+    /// A JSON schema that the answer must follow. Only some providers can enforce one.
     pub answer_schema: Option<Value>,
 }
 
-/// What a model takes and gives at most.
+/// The size limits of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Tokens of request and answer together, if known.
+pub struct ModelLimits {
+    /// The context window: the most tokens of request and answer together, if known.
     pub context_tokens: Option<u64>,
-    /// Tokens of the answer, if known.
+    /// The most tokens of an answer, if known.
     pub output_tokens: Option<u64>,
 }
 
-/// One piece of a streamed answer.
+/// One part of a streamed answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
-    /// More text.
+pub enum AnswerPart {
+    /// More text to append to the answer.
     Text(String),
-    /// More reasoning; another block of it begins on a new line.
+    /// More reasoning to append. A further block of reasoning begins on a new line.
     Thinking(String),
-    /// A tool call began; its arguments follow with the whole answer.
+    /// A tool call has started. Its arguments follow with the complete answer.
     ToolCall {
         /// The provider's id of the call.
         id: String,
         /// The tool's name.
         name: String,
     },
-    /// The whole answer, last. The text parts joined equal its text, and the reasoning parts its reasoning.
+    /// The complete answer; always the last part. Its text equals the concatenated text parts, and its reasoning
+    /// the concatenated reasoning parts.
     Done(AiMessage),
 }
 
-/// A streamed answer: parts, then [`Part::Done`], or an error after which nothing follows.
-pub type PartStream = BoxStream<'static, Result<Part>>;
+/// A streamed answer: parts that end with [`AnswerPart::Done`], or with an error. Nothing follows either of them.
+pub type AnswerStream = BoxStream<'static, Result<AnswerPart>>;
 
-/// A model that answers.
+/// A model that answers requests.
 #[async_trait]
 pub trait ChatModel: Send + Sync {
-    /// Returns `provider/name`.
+    /// Returns the model's `provider/name`.
     fn name(&self) -> &ModelName;
 
-    /// Returns what the model takes and gives at most.
-    fn limits(&self) -> Limits;
+    /// Returns the size limits of the model.
+    fn limits(&self) -> ModelLimits;
 
-    /// Sends one request and returns its answer as it arrives. Transient failures before the first part are
+    /// Sends one request and returns the stream of its answer. Transient failures before the first part are
     /// retried within the limits of the provider's settings. Dropping the stream cancels the request.
-    async fn stream(&self, request: &ChatRequest) -> Result<PartStream>;
+    ///
+    /// # Errors
+    /// Returns the [`Error`] of the last attempt. Errors after the first part are items of the stream.
+    async fn stream(&self, request: &ChatRequest) -> Result<AnswerStream>;
 
-    /// Sends one request and returns the whole answer.
+    /// Sends one request and returns the complete answer.
+    ///
+    /// # Errors
+    /// As [`Self::stream`]; also when the stream fails or ends without an answer.
     async fn answer(&self, request: &ChatRequest) -> Result<AiMessage> {
         use futures::StreamExt;
         let mut parts = self.stream(request).await?;
         while let Some(part) = parts.next().await {
             match part? {
-                Part::Done(message) => return Ok(message),
-                Part::Text(_) | Part::Thinking(_) | Part::ToolCall { .. } => {}
+                AnswerPart::Done(message) => return Ok(message),
+                AnswerPart::Text(_) | AnswerPart::Thinking(_) | AnswerPart::ToolCall { .. } => {}
             }
         }
-        Err(Error::Broken {
+        Err(Error::MalformedAnswer {
             model: self.name().clone(),
             reason: "the stream ended without an answer".to_owned(),
         })

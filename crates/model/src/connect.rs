@@ -1,8 +1,8 @@
-//! The wrapped provider client: sends a request, retries what may pass, and streams the answer. The wire formats, the
-//! legal form of a conversation and the rules of waiting are next door; the environment is the caller's to read.
+//! The client of a provider: sends a request, retries after transient failures, and streams the answer. Wire
+//! formats and legal conversations are implemented elsewhere, and the caller reads the environment.
 
-mod body;
 mod failure;
+mod request_body;
 mod retry;
 mod route;
 mod sse;
@@ -19,120 +19,124 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use uuid::Uuid;
 
 use crate::Result;
-use crate::chat::limits;
-use crate::chat::{ChatModel, ChatRequest, Limits, PartStream};
+use crate::chat::known_limits;
+use crate::chat::{AnswerStream, ChatModel, ChatRequest, ModelLimits};
 use crate::name::ModelName;
-use crate::settings::Settings;
-use crate::wire::{self, CallIds, Target};
-use failure::Failure;
-use route::Route;
-use sse::Reading;
+use crate::settings::ProviderSettings;
+use crate::wire::{self, CallIds, RequestTarget};
+use failure::AttemptFailure;
+use route::ModelRoute;
+use sse::AnswerReader;
 
-pub use body::encode;
+pub use request_body::encode_request;
 
-/// Headers in which providers give the id of a request.
+/// The headers in which providers send the id of a request.
 const REQUEST_ID_HEADERS: [&str; 3] = ["request-id", "x-request-id", "x-goog-request-id"];
 
-/// Bytes of a failure's body that are read.
+/// The most bytes of an error response that are read.
 const FAILURE_BYTES_MAX: usize = 64 << 10;
 
-/// Returns the model of that name.
+/// Returns a client for the model of that name. Nothing is sent before the first request.
 ///
 /// # Errors
-/// [`crate::Error::Setup`] when a required key is missing, or the key, the base URL or a header cannot be used.
-/// Nothing is sent before the first request.
-pub fn connect(name: ModelName, settings: Settings) -> Result<Arc<dyn ChatModel>> {
-    let route = Route::new(name, &settings)?;
+/// [`crate::Error::Setup`] when a required key is missing, or the key, the base URL or a header is invalid.
+pub fn connect(name: ModelName, settings: ProviderSettings) -> Result<Arc<dyn ChatModel>> {
+    let route = ModelRoute::new(name, &settings)?;
     let http = route.client(&settings)?;
-    let mut limits = limits::limits(&route.name.name);
+    let mut limits = known_limits::known_limits(&route.name.name);
     limits.context_tokens = settings.context_tokens.or(limits.context_tokens);
-    Ok(Arc::new(Client { route: Arc::new(route), http, limits, settings }))
+    Ok(Arc::new(ProviderClient { route: Arc::new(route), http, limits, settings }))
 }
 
-/// One model of one provider.
-struct Client {
-    route: Arc<Route>,
+/// A client for one model of one provider.
+struct ProviderClient {
+    /// The URL, headers and secrets of the requests.
+    route: Arc<ModelRoute>,
+    /// The HTTP client of this route.
     http: reqwest::Client,
-    limits: Limits,
-    settings: Settings,
+    /// The size limits of the model.
+    limits: ModelLimits,
+    /// The settings of the provider.
+    settings: ProviderSettings,
 }
 
 #[async_trait]
-impl ChatModel for Client {
+impl ChatModel for ProviderClient {
     fn name(&self) -> &ModelName {
         &self.route.name
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ModelLimits {
         self.limits
     }
 
-    async fn stream(&self, request: &ChatRequest) -> Result<PartStream> {
-        let body = Bytes::from(self.body(request)?);
-        let ids = CallIds::of(request.messages.clone(), Uuid::now_v7().simple().to_string());
-        let reading =
-            retry::until_passed(&self.route.name, &self.settings, || self.attempt(body.clone(), ids.clone()))
-                .await
-                .map_err(|failure| failure.error)?;
-        Ok(parts(self.route.clone(), reading, self.settings.silence_max))
+    async fn stream(&self, request: &ChatRequest) -> Result<AnswerStream> {
+        let body = Bytes::from(self.encode_body(request)?);
+        let ids = CallIds::for_conversation(request.messages.clone(), Uuid::now_v7().simple().to_string());
+        let reader = retry::retry_transient(&self.route.name, &self.settings, || {
+            self.send_once(body.clone(), ids.clone())
+        })
+        .await
+        .map_err(|failure| failure.error)?;
+        Ok(answer_stream(self.route.clone(), reader, self.settings.idle_timeout))
     }
 }
 
-impl Client {
-    /// Returns the bytes to send.
-    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>> {
-        let target = Target {
+impl ProviderClient {
+    /// Returns the body of the HTTP request.
+    fn encode_body(&self, request: &ChatRequest) -> Result<Vec<u8>> {
+        let target = RequestTarget {
             model: &self.route.name.name,
             effort: self.settings.effort,
             output_tokens: self.limits.output_tokens,
             endpoint: self.route.endpoint,
         };
-        body::of(&self.route.name, request, &target)
+        request_body::encode_for_target(&self.route.name, request, &target)
     }
 
-    /// Sends the request once and reads up to the first part.
-    async fn attempt(&self, body: Bytes, ids: CallIds) -> Result<Reading, Failure> {
+    /// Sends the request once, and reads the answer up to its first part.
+    async fn send_once(&self, body: Bytes, ids: CallIds) -> Result<AnswerReader, AttemptFailure> {
         let request = self
             .http
             .post(self.route.url.clone())
             .headers(self.route.headers.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(body);
-        let silence_max = self.settings.silence_max;
-        let response = match tokio::time::timeout(silence_max, request.send()).await {
-            Ok(sent) => sent.map_err(|error| self.route.unreachable(&error))?,
-            Err(_) => return Err(self.route.silent(silence_max)),
+        let idle_timeout = self.settings.idle_timeout;
+        let response = match tokio::time::timeout(idle_timeout, request.send()).await {
+            Ok(result) => result.map_err(|error| self.route.unreachable_failure(&error))?,
+            Err(_) => return Err(self.route.idle_timeout_failure(idle_timeout)),
         };
-        let response = self.accepted(response).await?;
-        let decoder = wire::decoder(&self.route.name, ids);
-        let mut reading = Reading::new(response, decoder, silence_max);
-        if let Some(part) =
-            reading.next().await.map_err(|stopped| self.route.stopped(stopped, silence_max))?
-        {
-            reading.put_back(part);
+        let response = self.check_response(response).await?;
+        let decoder = wire::new_decoder(&self.route.name, ids);
+        let mut reader = AnswerReader::new(response, decoder, idle_timeout);
+        if let Some(part) = reader.next().await.map_err(|stop| self.route.read_failure(stop, idle_timeout))? {
+            reader.put_back(part);
         }
-        Ok(reading)
+        Ok(reader)
     }
 
-    /// Returns the response if it is a stream of events, and what is wrong with it otherwise.
-    async fn accepted(&self, response: Response) -> Result<Response, Failure> {
+    /// Returns the response if it is an event stream, otherwise its failure.
+    async fn check_response(&self, response: Response) -> Result<Response, AttemptFailure> {
         let status = response.status().as_u16();
-        let kind = header(response.headers(), CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
+        let kind =
+            header_value(response.headers(), CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
         let is_stream = kind.is_empty() || kind.starts_with("text/event-stream");
         if status == 200 && is_stream {
             return Ok(response);
         }
-        let request_id = REQUEST_ID_HEADERS.iter().find_map(|name| header(response.headers(), name));
+        let request_id = REQUEST_ID_HEADERS.iter().find_map(|name| header_value(response.headers(), name));
         let retry_after = retry::retry_after(response.headers(), Timestamp::now());
-        let body = self.beginning(response).await;
-        Err(self.route.refused(status, &kind, &body).with(request_id, retry_after))
+        let body = self.read_error_body(response).await;
+        Err(self.route.response_failure(status, &kind, &body).with_headers(request_id, retry_after))
     }
 
-    /// Returns the beginning of a body; what cannot be read is left out, because the status already says enough.
-    async fn beginning(&self, mut response: Response) -> String {
+    /// Returns the beginning of an error response. A read error just ends it, because the status already
+    /// identifies the failure.
+    async fn read_error_body(&self, mut response: Response) -> String {
         let mut body = Vec::new();
         while body.len() < FAILURE_BYTES_MAX {
-            match tokio::time::timeout(self.settings.silence_max, response.chunk()).await {
+            match tokio::time::timeout(self.settings.idle_timeout, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
                 Ok(Ok(None) | Err(_)) | Err(_) => break,
             }
@@ -142,18 +146,19 @@ impl Client {
     }
 }
 
-fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+/// Returns the value of a header, if it is text.
+fn header_value(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// Returns the parts of an answer that has begun; dropping the stream closes the connection.
-fn parts(route: Arc<Route>, reading: Reading, silence_max: Duration) -> PartStream {
-    stream::unfold((route, reading), move |(route, mut reading)| async move {
-        let part = match reading.next().await {
+/// Returns the stream of an answer that has started. Dropping the stream closes the connection.
+fn answer_stream(route: Arc<ModelRoute>, reader: AnswerReader, idle_timeout: Duration) -> AnswerStream {
+    stream::unfold((route, reader), move |(route, mut reader)| async move {
+        let part = match reader.next().await {
             Ok(part) => Ok(part?),
-            Err(stopped) => Err(route.stopped(stopped, silence_max).error),
+            Err(stop) => Err(route.read_failure(stop, idle_timeout).error),
         };
-        Some((part, (route, reading)))
+        Some((part, (route, reader)))
     })
     .boxed()
 }

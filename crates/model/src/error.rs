@@ -1,124 +1,125 @@
-//! What can go wrong with a model call; every variant exists because a caller acts on it.
+//! Errors of model calls. Each variant exists because a caller acts on it.
 
 use std::time::Duration;
 
 use crate::name::ModelName;
 use crate::transcript::Violation;
 
-/// A failed model call.
+/// An error of a model call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The endpoint could not be reached, or the connection broke before anything arrived.
+    /// The endpoint could not be reached, or the connection broke before the first byte of the answer.
     #[error("reach {model} at {endpoint}: {reason}")]
     Unreachable {
-        /// The model.
+        /// The model that was called.
         model: ModelName,
-        /// Scheme, host and port; never a path with a key.
+        /// The endpoint's scheme, host and port. Never the path, which may contain a key.
         endpoint: String,
-        /// What the network said.
+        /// The error of the network layer.
         reason: String,
     },
-    /// Nothing arrived for longer than the allowed silence.
-    #[error("hear from {model}: nothing arrived for {} s, and `idle_seconds` allows no more", after.as_secs())]
-    Silent {
-        /// The model.
+    /// No data arrived for longer than the idle timeout.
+    #[error("wait for {model}: no data arrived for {} s, the limit set by `idle_seconds`", after.as_secs())]
+    IdleTimeout {
+        /// The model that was called.
         model: ModelName,
-        /// The allowed silence.
+        /// The idle timeout.
         after: Duration,
     },
     /// The key is missing, wrong or not allowed to use the model (401, 403).
     #[error("use {model}: the provider refused the key ({status})")]
     Unauthorized {
-        /// The model.
+        /// The model that was called.
         model: ModelName,
-        /// HTTP status.
+        /// The HTTP status.
         status: u16,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// Too many requests, or the provider is overloaded (429, 529, 503); retries are used up.
-    #[error("use {model}: the provider asks to wait{} ({status})", wait(*retry_after))]
-    Limited {
-        /// The model.
+    /// The provider limits the rate of requests or is overloaded (429, 503, 529), and all retries were used.
+    #[error("use {model}: the provider asks to wait{} ({status})", wait_text(*retry_after))]
+    RateLimited {
+        /// The model that was called.
         model: ModelName,
-        /// HTTP status.
+        /// The HTTP status.
         status: u16,
-        /// How long the provider asked to wait.
+        /// The time after which the provider allows another request, if it said so.
         retry_after: Option<Duration>,
     },
-    /// The request does not fit the model's window.
+    /// The request does not fit the model's context window.
     #[error("fit the request into {model}: {message}")]
-    Overflow {
-        /// The model.
+    ContextOverflow {
+        /// The model that was called.
         model: ModelName,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The provider refused the request (400, 404, 422).
+    /// The provider rejected the request (400, 404, 422).
     #[error("ask {model}: refused ({status}): {message}")]
     Refused {
-        /// The model.
+        /// The model that was called.
         model: ModelName,
-        /// HTTP status.
+        /// The HTTP status.
         status: u16,
-        /// The provider's words, cut to a line.
+        /// The provider's message, cut to one line.
         message: String,
-        /// The provider's id of the request, if it gave one.
+        /// The provider's id of the request, if it sent one.
         request_id: Option<String>,
     },
-    /// The provider failed (other 5xx); retries are used up.
+    /// The provider failed (other statuses of 5xx), and all retries were used.
     #[error("ask {model}: the provider failed ({status}): {message}")]
     Failed {
-        /// The model.
+        /// The model that was called.
         model: ModelName,
-        /// HTTP status.
+        /// The HTTP status.
         status: u16,
-        /// The provider's words, cut to a line.
+        /// The provider's message, cut to one line.
         message: String,
-        /// The provider's id of the request, if it gave one.
+        /// The provider's id of the request, if it sent one.
         request_id: Option<String>,
     },
-    /// The conversation would be refused, and was not sent: the legal form of it is not legal, a fault of this program.
+    /// The legal form of the conversation still breaks a rule, so it was not sent. This is a defect of this
+    /// program.
     #[error("ask {model}: message {} of the request breaks the rule {:?}", violation.index, violation.rule)]
-    Illegal {
-        /// The model.
+    IllegalConversation {
+        /// The model that was called.
         model: ModelName,
-        /// The first rule that is broken.
+        /// The first violation.
         violation: Violation,
     },
-    /// What arrived is not an answer: HTML, broken JSON, half a stream.
+    /// The response is not an answer, for example HTML, invalid JSON or a truncated stream.
     #[error("read the answer of {model}: {reason}")]
-    Broken {
-        /// The model.
+    MalformedAnswer {
+        /// The model that was called.
         model: ModelName,
-        /// What is wrong with it.
+        /// The problem with the response.
         reason: String,
     },
-    /// A setting is missing or cannot be used.
+    /// A setting is missing or invalid.
     #[error("set up {what}: {reason}")]
     Setup {
-        /// The provider or setting.
+        /// The provider or the setting.
         what: String,
-        /// What is wrong and where to set it.
+        /// The problem and where to fix it.
         reason: String,
     },
 }
 
-/// Returns how long, as it reads after "to wait".
-fn wait(retry_after: Option<Duration>) -> String {
+/// Returns the wait time as the text after "to wait"; empty if it is unknown.
+fn wait_text(retry_after: Option<Duration>) -> String {
     retry_after.map_or_else(String::new, |wait| format!(" {} s", wait.as_secs()))
 }
 
 impl Error {
-    /// Returns whether the same call may succeed later without anyone changing anything.
+    /// Returns whether the same call may succeed later without any change by a person.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
             Self::Unreachable { .. }
-                | Self::Silent { .. }
-                | Self::Limited { .. }
+                | Self::IdleTimeout { .. }
+                | Self::RateLimited { .. }
                 | Self::Failed { .. }
-                | Self::Broken { .. }
+                | Self::MalformedAnswer { .. }
         )
     }
 }

@@ -1,8 +1,11 @@
-//! One request to one model, streamed; usage, limits and errors normalised.
+//! The model client: one request to one model, with a streamed answer and normalised usage, limits and errors.
 //!
-//! A [`ChatModel`] takes a [`ChatRequest`] and streams [`Part`]s; the last one holds the whole answer. Each provider is a thin
-//! adapter between these types and its wire format. There are deliberately no threads, no tool execution and no
-//! storage here, and no knowledge of what a prompt is for.
+//! A [`ChatModel`] takes a [`ChatRequest`] and streams [`AnswerPart`]s; the last part holds the complete answer.
+//! Each provider is a thin adapter between these types and its wire format. [`transcript`] makes every
+//! conversation legal before it is sent, [`tokens`] estimates sizes, [`sentence_ranking`] ranks sentences without
+//! a model, and [`untrusted_text`] neutralizes text from outside.
+//!
+//! This crate has no threads, no tool execution and no storage, and it does not know what a prompt is for.
 
 mod chat;
 mod connect;
@@ -10,19 +13,19 @@ mod error;
 mod name;
 mod wire;
 
-pub mod extractive;
-pub mod inert;
 pub mod prices;
+pub mod sentence_ranking;
 pub mod settings;
 pub mod tokens;
 pub mod transcript;
+pub mod untrusted_text;
 
-pub use chat::answer::{NoAnswer, is_error, said};
-pub use chat::{ChatModel, ChatRequest, Limits, Part, PartStream, ToolSpec, Tools};
-pub use connect::{connect, encode};
+pub use chat::answer_check::{UnusableAnswer, answer_text, is_error_text};
+pub use chat::{AnswerPart, AnswerStream, ChatModel, ChatRequest, ModelLimits, ToolSpec, ToolSpecs};
+pub use connect::{connect, encode_request};
 pub use error::Error;
 pub use name::{ModelName, ModelNameError, Provider};
-pub use settings::{Effort, Settings};
+pub use settings::{Effort, ProviderSettings};
 
-/// The result type of this room.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

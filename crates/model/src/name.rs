@@ -1,28 +1,28 @@
-//! Names of models: `provider/name`. What a provider speaks is decided by its adapter.
+//! Model names: `provider/name`. The provider decides which wire format is used; the formats are in `wire`.
 
 use std::fmt;
 use std::str::FromStr;
 
 protocol::named_enum! {
-    /// The wire formats Segue speaks.
+    /// The providers, by the wire format that they speak.
     pub enum Provider {
-        /// Anthropic Messages.
+        /// The Anthropic Messages API.
         Anthropic = "anthropic",
-        /// OpenAI Responses.
+        /// The OpenAI Responses API.
         OpenAi = "openai",
-        /// OpenAI Chat Completions, as spoken by OpenAI itself, Ollama, llama.cpp, vLLM and others.
+        /// The OpenAI Chat Completions API, as OpenAI itself, Ollama, llama.cpp, vLLM and others implement it.
         OpenAiChat = "openai-chat",
-        /// Gemini `streamGenerateContent`.
+        /// The Gemini API, method `streamGenerateContent`.
         Gemini = "gemini",
     }
 }
 
-/// `provider/name` of a model; the name itself may contain slashes.
+/// The name of a model: `provider/name`. The part after the first slash may contain slashes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelName {
-    /// Who answers.
+    /// The provider of the model.
     pub provider: Provider,
-    /// The provider's own name of the model.
+    /// The name of the model at the provider.
     pub name: String,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for ModelName {
     }
 }
 
-/// Why a text names no model.
+/// The error of a text that is not a model name. Contains at most 120 characters of the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` names no model: expected PROVIDER/NAME with a provider of anthropic, openai, openai-chat, gemini"

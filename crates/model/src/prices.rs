@@ -1,5 +1,5 @@
-//! What well-known models cost. A dated table, matched by the beginning of the name; a caller's own prices come first.
-//! It reads no configuration, and an unknown model has no price rather than a guessed one.
+//! Prices of well-known models: a dated table, matched by the beginning of the name. Prices of the caller take
+//! precedence. This module reads no configuration, and an unknown model has no price instead of a guessed one.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,31 @@ use protocol::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The month the table was written in; what a provider charges today is on its own page.
-pub const AS_OF: &str = "2025-11";
+/// The month of the price table. Current prices are on the providers' pages.
+pub const PRICES_MONTH: &str = "2025-11";
 
-/// A caller's own prices, by `provider/name`.
+/// The caller's own prices, by `provider/name`.
 pub type Prices = BTreeMap<String, Price>;
 
-/// What a model costs, in US dollars per million tokens.
+/// The price of a model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Tokens of the request.
+    /// The price of request tokens.
     pub input: f64,
-    /// Tokens of the answer, reasoning included.
+    /// The price of answer tokens, including reasoning.
     pub output: f64,
-    /// Tokens read from the provider's cache; as `input` if absent.
+    /// The price of tokens read from the provider's cache; `input` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<f64>,
-    /// Tokens written to the provider's cache; as `input` if absent.
+    /// The price of tokens written to the provider's cache; `input` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
 }
 
-/// Input, output, cache read and cache write, the first matching beginning winning.
-const TABLE: &[(&str, f64, f64, f64, f64)] = &[
+/// Prices for input, output, cache reads and cache writes. The first entry whose name is a prefix of the model's
+/// name counts.
+const KNOWN_PRICES: &[(&str, f64, f64, f64, f64)] = &[
     ("claude-3-haiku", 0.25, 1.25, 0.03, 0.30),
     ("claude-3-5-haiku", 0.80, 4.00, 0.08, 1.00),
     ("claude-3-opus", 15.00, 75.00, 1.50, 18.75),
@@ -70,11 +71,12 @@ const TABLE: &[(&str, f64, f64, f64, f64)] = &[
     ("gemini-2.0-flash", 0.10, 0.40, 0.025, 0.10),
 ];
 
-/// Returns the price of `provider/name`: the caller's own, else the table's; `None` for a model that is in neither.
+/// Returns the price of the model `provider/name`: the caller's own, else the one of the table. Returns `None`
+/// for a model in neither.
 ///
-/// As with windows, only the last part of a name with slashes counts in the table, so that `anthropic/claude-…` of a
-/// proxy is found too. Dots read as dashes in Anthropic's names.
-pub fn price(model: &str, own: &Prices) -> Option<Price> {
+/// As with context windows, the table considers only the last part of a name with slashes, so that the
+/// `anthropic/claude-…` of a proxy is found. In Anthropic's names, dots count as dashes.
+pub fn find_price(model: &str, own: &Prices) -> Option<Price> {
     if let Some(price) = own.get(model) {
         return Some(*price);
     }
@@ -82,10 +84,10 @@ pub fn price(model: &str, own: &Prices) -> Option<Price> {
     if name.starts_with("claude-") {
         name = name.replace('.', "-");
     }
-    // An exact name such as `gpt-5` counts as its own beginning with a dash.
+    // The added dash makes an exact name such as `gpt-5` match the entry `gpt-5-`.
     let dashed = format!("{name}-");
-    let found = TABLE.iter().find(|(beginning, ..)| dashed.starts_with(beginning));
-    found.map(|(_, input, output, cache_read, cache_write)| Price {
+    let known = KNOWN_PRICES.iter().find(|(prefix, ..)| dashed.starts_with(prefix));
+    known.map(|(_, input, output, cache_read, cache_write)| Price {
         input: *input,
         output: *output,
         cache_read: Some(*cache_read),
@@ -93,12 +95,13 @@ pub fn price(model: &str, own: &Prices) -> Option<Price> {
     })
 }
 
-/// Returns what a call cost, in US dollars. Discounts of a provider and surcharges for long requests are not known.
+/// Returns the cost of a call in US dollars. Discounts of a provider and surcharges for long requests are not
+/// considered.
 pub fn cost(usage: &Usage, price: &Price) -> f64 {
     let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = *usage;
-    let fresh = input_tokens.saturating_sub(cache_read_tokens).saturating_sub(cache_write_tokens);
+    let uncached = input_tokens.saturating_sub(cache_read_tokens).saturating_sub(cache_write_tokens);
     let dollars = |tokens: u64, per_million: f64| tokens as f64 * per_million / 1e6;
-    dollars(fresh, price.input)
+    dollars(uncached, price.input)
         + dollars(cache_read_tokens, price.cache_read.unwrap_or(price.input))
         + dollars(cache_write_tokens, price.cache_write.unwrap_or(price.input))
         + dollars(output_tokens, price.output)
@@ -123,7 +126,7 @@ mod tests {
             ("openai/gpt-50", None),
             ("", None),
         ] {
-            assert_eq!(price(model, &Prices::new()).map(|price| price.input), input, "{model}");
+            assert_eq!(find_price(model, &Prices::new()).map(|price| price.input), input, "{model}");
         }
     }
 
@@ -132,13 +135,13 @@ mod tests {
         let own = Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
         let prices =
             Prices::from([("openai/gpt-5".to_owned(), own), ("openai-chat/qwen3:8b".to_owned(), own)]);
-        assert_eq!(price("openai/gpt-5", &prices), Some(own));
-        assert_eq!(price("openai-chat/qwen3:8b", &prices), Some(own));
-        assert_eq!(price("openai/gpt-5-mini", &prices).map(|price| price.input), Some(0.25));
+        assert_eq!(find_price("openai/gpt-5", &prices), Some(own));
+        assert_eq!(find_price("openai-chat/qwen3:8b", &prices), Some(own));
+        assert_eq!(find_price("openai/gpt-5-mini", &prices).map(|price| price.input), Some(0.25));
     }
 
     #[test]
-    fn a24_what_the_cache_gave_is_counted_once_and_at_its_own_price() {
+    fn a24_cached_tokens_are_counted_once_and_at_their_own_price() {
         let price = Price { input: 3.0, output: 15.0, cache_read: Some(0.3), cache_write: Some(3.75) };
         let usage = Usage {
             input_tokens: 1_000_000,

@@ -1,5 +1,5 @@
-//! What a caller may set for a provider, and what each provider uses when nothing is set. Reading the environment and
-//! files is left to the caller.
+//! Settings of a provider, and their defaults. Reading the environment and configuration files is left to the
+//! caller.
 
 use std::time::Duration;
 
@@ -7,56 +7,57 @@ use secrecy::SecretString;
 
 use crate::name::Provider;
 
-/// How long a connection may take.
+/// The default time limit for establishing a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long nothing at all may arrive, a provider's pings included, before a call is given up; `idle_seconds` in
-/// configuration. It counts from the request to the first byte and from each byte to the next.
-pub const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// The default idle timeout: the longest time without any data from the provider, pings included. It applies to
+/// the time until the first byte and between any two chunks. The configuration key is `idle_seconds`.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Repetitions of a request that failed for a passing reason.
+/// The default number of retries after a transient failure.
 pub const RETRIES_MAX: usize = 3;
 
-/// The longest wait over all repetitions of one request.
+/// The default limit of the total wait time of all retries of one request.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// What a caller may set; the default is right for the provider's own endpoint but for the key.
+/// The settings of a provider. The defaults fit the provider's own endpoint; only the key has to be set.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// The key; see [`Provider::requires_key`].
+pub struct ProviderSettings {
+    /// The API key; see [`Provider::requires_key`].
     pub api_key: Option<SecretString>,
-    /// Where the provider answers; see [`Provider::default_base_url`]. With or without the version's path.
+    /// The base URL, with or without the path of the API version; see [`Provider::default_base_url`].
     pub base_url: Option<String>,
-    /// Headers sent with every request, such as those of a proxy.
+    /// Additional headers of every request, for example for a proxy.
     pub headers: Vec<(String, SecretString)>,
-    /// How long a connection may take.
+    /// The time limit for establishing a connection.
     pub connect_timeout: Duration,
-    /// How long nothing at all may arrive; see [`SILENCE_MAX`].
-    pub silence_max: Duration,
-    /// Repetitions of a request that failed for a passing reason.
+    /// The longest time without any data; see [`IDLE_TIMEOUT`].
+    pub idle_timeout: Duration,
+    /// The number of retries after a transient failure.
     pub retries_max: usize,
-    /// The longest wait over all repetitions of one request.
+    /// The limit of the total wait time of all retries of one request.
     pub retry_wait_max: Duration,
-    /// The model's window, where the built-in table is wrong or silent.
+    /// The context window of the model in tokens. Overrides the built-in table, which may be wrong or lack the
+    /// model.
     pub context_tokens: Option<u64>,
-    /// How much the model reasons; `None` leaves it to the provider.
+    /// The reasoning effort; `None` leaves it to the provider.
     pub effort: Option<Effort>,
 }
 
 protocol::named_enum! {
-    /// How much a model reasons before it answers.
+    /// The amount of reasoning before an answer.
     pub enum Effort {
-        /// Little.
+        /// Low effort.
         Low = "low",
-        /// Some.
+        /// Medium effort.
         Medium = "medium",
-        /// Much.
+        /// High effort.
         High = "high",
     }
 }
 
 impl Effort {
-    /// Returns the tokens of reasoning to allow, for models that are given a budget.
+    /// Returns the reasoning budget in tokens, for models that take a budget instead of an effort.
     pub(crate) const fn budget_tokens(self) -> u64 {
         match self {
             Self::Low => 2_048,
@@ -66,14 +67,14 @@ impl Effort {
     }
 }
 
-impl Default for Settings {
+impl Default for ProviderSettings {
     fn default() -> Self {
         Self {
             api_key: None,
             base_url: None,
             headers: Vec::new(),
             connect_timeout: CONNECT_TIMEOUT,
-            silence_max: SILENCE_MAX,
+            idle_timeout: IDLE_TIMEOUT,
             retries_max: RETRIES_MAX,
             retry_wait_max: RETRY_WAIT_MAX,
             context_tokens: None,
@@ -83,7 +84,7 @@ impl Default for Settings {
 }
 
 impl Provider {
-    /// Returns where the provider answers unless it is set otherwise.
+    /// Returns the base URL of the provider's own endpoint.
     pub const fn default_base_url(self) -> &'static str {
         match self {
             Self::Anthropic => "https://api.anthropic.com",
@@ -92,7 +93,7 @@ impl Provider {
         }
     }
 
-    /// Returns the environment variables that usually hold the key, the first one that is set winning.
+    /// Returns the names of the environment variables for the key. The first one that is set counts.
     pub const fn key_variables(self) -> &'static [&'static str] {
         match self {
             Self::Anthropic => &["ANTHROPIC_API_KEY"],
@@ -101,7 +102,7 @@ impl Provider {
         }
     }
 
-    /// Returns the environment variables that usually hold the base URL, the first one that is set winning.
+    /// Returns the names of the environment variables for the base URL. The first one that is set counts.
     pub const fn base_url_variables(self) -> &'static [&'static str] {
         match self {
             Self::Anthropic => &["ANTHROPIC_BASE_URL"],
@@ -110,8 +111,8 @@ impl Provider {
         }
     }
 
-    /// Returns whether a call cannot succeed without a key. Servers of one's own that speak Chat Completions
-    /// (Ollama, llama.cpp, vLLM) need none.
+    /// Returns whether a call needs a key. Local servers of the Chat Completions format (Ollama, llama.cpp, vLLM)
+    /// need none.
     pub fn requires_key(self, base_url: Option<&str>) -> bool {
         match self {
             Self::Anthropic | Self::OpenAi | Self::Gemini => true,
@@ -127,23 +128,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_chat_server_of_ones_own_needs_no_key() {
-        let own = Some("http://127.0.0.1:11434");
+    fn only_a_custom_chat_server_needs_no_key() {
+        let custom = Some("http://127.0.0.1:11434");
         for provider in Provider::ALL {
             assert!(provider.requires_key(None), "{provider:?}");
-            assert_eq!(provider.requires_key(own), provider != Provider::OpenAiChat, "{provider:?}");
+            assert_eq!(provider.requires_key(custom), provider != Provider::OpenAiChat, "{provider:?}");
         }
         assert!(Provider::OpenAiChat.requires_key(Some("https://api.openai.com/v1/")));
     }
 
     #[test]
     fn k4_settings_never_show_a_secret() {
-        let settings = Settings {
+        let settings = ProviderSettings {
             api_key: Some("sk-secret".into()),
             headers: vec![("x-proxy".into(), "sk-other".into())],
-            ..Settings::default()
+            ..ProviderSettings::default()
         };
-        let shown = format!("{settings:?}");
-        assert!(!shown.contains("sk-"), "{shown}");
+        let debug_text = format!("{settings:?}");
+        assert!(!debug_text.contains("sk-"), "{debug_text}");
     }
 }

@@ -1,54 +1,57 @@
-//! Estimates of token counts and cuts that keep whole characters. The provider's own count, once reported, is better;
-//! nothing here asks for it.
+//! Estimates of token counts, and cuts of texts that keep whole characters. A provider's reported count is more
+//! exact; this module does not use it.
 //!
-//! Four characters of ASCII are taken for one token, which is a little too many for prose and too few for code. What
-//! other characters take differs by script and by model, and was measured with three vocabularies on one text in
-//! each of 14 scripts: Cyrillic 0.24 to 0.58 tokens a character, Greek, Arabic and Hebrew 0.4 to 1.2, the scripts of
-//! India 0.3 to 2, Chinese, Japanese and Korean 0.6 to 1.4, an accented letter among ASCII 0.1 to 2, a sign 1 to 2, an
-//! emoji 1.8 to 2.7. The estimate lies between: a request that is taken for larger than it is is condensed early, one
-//! that is taken for smaller is refused.
+//! The estimate counts four ASCII characters as one token, which is slightly too high for prose and too low for
+//! code. Other characters take a different number of tokens in each script and model. This was measured with
+//! three vocabularies on one text in each of 14 scripts, in tokens per character: Cyrillic 0.24 to 0.58; Greek,
+//! Arabic and Hebrew 0.4 to 1.2; the scripts of India 0.3 to 2; Chinese, Japanese and Korean 0.6 to 1.4; an
+//! accented letter among ASCII 0.1 to 2; a symbol 1 to 2; an emoji 1.8 to 2.7. The estimate lies between these
+//! bounds: a request that is estimated too high is compacted early, and one that is estimated too low is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use protocol::{Block, Message};
+use protocol::{ContentBlock, Message};
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
 
 use crate::chat::ChatRequest;
 
-/// Plain characters that are taken for one token; see [`weight`].
+/// The number of plain characters that count as one token; see [`weight`].
 pub const CHARS_PER_TOKEN: u64 = 4;
 
-/// Tokens a message costs beside its text.
+/// The tokens of a message in addition to its text.
 pub const TOKENS_PER_MESSAGE: u64 = 3;
 
-/// Tokens an image costs where it is sent; providers count up to this for one of ordinary size.
+/// The tokens of an image that is sent. Providers count up to this number for an image of ordinary size.
 pub const TOKENS_PER_IMAGE: u64 = 1_600;
 
-/// Bytes of a document that are taken for one token; providers count its pages as text and as images.
+/// The bytes of a document that count as one token. Providers count the pages both as text and as images.
 pub const DOCUMENT_BYTES_PER_TOKEN: u64 = 40;
 
-/// Characters of the line that names media which are not sent.
-const REFERENCE_CHARS: u64 = 120;
+/// The length in characters of the line that replaces media which are not sent.
+const MEDIA_NOTE_CHARS: u64 = 120;
 
-/// Plain characters that a character weighs, by the first byte of its UTF-8 form; the others weigh nothing.
-const WEIGHTS: [u8; 256] = weights();
+/// The weight of a character in plain characters, by the first byte of its UTF-8 encoding. Continuation bytes
+/// weigh nothing.
+const WEIGHTS: [u8; 256] = build_weights();
 
-const fn weights() -> [u8; 256] {
+/// Builds [`WEIGHTS`].
+const fn build_weights() -> [u8; 256] {
     let mut weights = [0; 256];
     let mut byte = 0;
     while byte < 256 {
         weights[byte] = match byte {
             0x00..=0x7F => 1,
-            // No first byte.
+            // Continuation bytes.
             0x80..=0xBF => 0,
-            // Cyrillic, which every vocabulary knows well.
+            // Cyrillic, which every measured vocabulary covers well.
             0xD0..=0xD3 => 2,
-            // The rest of two bytes: accented letters, Greek, Armenian, Hebrew, Arabic. Then India, Thai, Lao, Tibetan.
+            // Other two-byte characters: accented letters, Greek, Armenian, Hebrew, Arabic. Then the scripts of
+            // India, Thai, Lao, Tibetan.
             0xC0..=0xE0 => 3,
-            // The rest of three bytes: Chinese, Japanese, Korean, signs.
+            // Other three-byte characters: Chinese, Japanese, Korean, symbols.
             0xE1..=0xEF => 4,
-            // Emoji, and what is rare.
+            // Emoji and rare characters.
             _ => 8,
         };
         byte += 1;
@@ -56,47 +59,50 @@ const fn weights() -> [u8; 256] {
     weights
 }
 
-/// Bytes that are looked at together, for most of them are ASCII.
-const WEIGHED_BYTES: usize = 64;
+/// The bytes that are checked for being ASCII at once, which is fast because most texts are ASCII.
+const WEIGHT_CHUNK_BYTES: usize = 64;
 
-/// Returns how long `text` is in plain characters: one of ASCII is one, others are as many as cost as many tokens.
+/// Returns the weight of `text` in plain characters. An ASCII character weighs one; another character weighs as
+/// many as take the same number of tokens.
 pub fn weight(text: &str) -> u64 {
-    let of = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(WEIGHTS[usize::from(*byte)])).sum::<u64>();
-    let chunks = text.as_bytes().chunks(WEIGHED_BYTES);
-    chunks.map(|chunk| if chunk.is_ascii() { chunk.len() as u64 } else { of(chunk) }).sum()
+    let table_weight =
+        |bytes: &[u8]| bytes.iter().map(|byte| u64::from(WEIGHTS[usize::from(*byte)])).sum::<u64>();
+    let chunks = text.as_bytes().chunks(WEIGHT_CHUNK_BYTES);
+    chunks.map(|chunk| if chunk.is_ascii() { chunk.len() as u64 } else { table_weight(chunk) }).sum()
 }
 
-/// Returns about how many tokens `text` is: a quarter of its [`weight`], rounded up.
-pub fn estimate(text: &str) -> u64 {
+/// Returns the estimated number of tokens of `text`: a quarter of its [`weight`], rounded up.
+pub fn estimate_tokens(text: &str) -> u64 {
     to_tokens(weight(text))
 }
 
-/// Returns about how many tokens a message is: its text, reasoning and tool calls, and [`TOKENS_PER_MESSAGE`]. Media
-/// cost what naming them costs; see [`of_media`] for those that are sent.
-pub fn of_message(message: &Message) -> u64 {
+/// Returns the estimated number of tokens of a message: its text, reasoning and tool calls, and
+/// [`TOKENS_PER_MESSAGE`]. Media count as the line that replaces them; see [`media_tokens`] for media that are
+/// sent.
+pub fn message_tokens(message: &Message) -> u64 {
     let weight: u64 = message
         .content()
         .iter()
         .map(|block| match block {
-            Block::Text { text } | Block::Thinking { text, .. } => weight(text),
-            Block::ToolCall { id, name, args } => weight(id) + weight(name) + json_weight(args),
-            Block::Media { .. } => REFERENCE_CHARS,
-            Block::Opaque { raw, .. } => json_weight(raw),
+            ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => weight(text),
+            ContentBlock::ToolCall { id, name, args } => weight(id) + weight(name) + json_weight(args),
+            ContentBlock::Media { .. } => MEDIA_NOTE_CHARS,
+            ContentBlock::Opaque { raw, .. } => json_weight(raw),
         })
         .sum();
     to_tokens(weight) + TOKENS_PER_MESSAGE
 }
 
-/// Returns about how many tokens everything in a request but its conversation is: instructions, tools, the schema of the
-/// answer. The media that are sent belong to the conversation; see [`of_media`].
-pub fn of_frame(request: &ChatRequest) -> u64 {
+/// Returns the estimated number of tokens of a request without its conversation: instructions, tools and the
+/// schema of the answer. Media belong to the conversation; see [`media_tokens`].
+pub fn overhead_tokens(request: &ChatRequest) -> u64 {
     let system: u64 = request.system.iter().map(|text| weight(text)).sum();
     let schema = request.answer_schema.as_ref().map_or(0, json_weight);
     to_tokens(system + request.tools.weight() + schema)
 }
 
-/// Returns about how many tokens media are when they are sent.
-pub fn of_media(media: &BTreeMap<String, Arc<[u8]>>) -> u64 {
+/// Returns the estimated number of tokens of media that are sent.
+pub fn media_tokens(media: &BTreeMap<String, Arc<[u8]>>) -> u64 {
     media
         .values()
         .map(|bytes| {
@@ -107,36 +113,36 @@ pub fn of_media(media: &BTreeMap<String, Arc<[u8]>>) -> u64 {
         .sum()
 }
 
-/// Returns whether `text` is at most `tokens_max` tokens by [`estimate`]; stops counting once it is not.
+/// Returns whether `text` has at most `tokens_max` tokens by [`estimate_tokens`]. Stops counting at the limit.
 pub fn fits(text: &str, tokens_max: u64) -> bool {
-    end_of_head(text, tokens_max.saturating_mul(CHARS_PER_TOKEN)) == text.len()
+    head_end(text, tokens_max.saturating_mul(CHARS_PER_TOKEN)) == text.len()
 }
 
-/// Returns the end of the longest beginning of `text` that weighs no more; it splits no character.
-pub fn end_of_head(text: &str, weight_max: u64) -> usize {
-    let mut left = weight_max;
-    for (at, byte) in text.bytes().enumerate() {
-        match left.checked_sub(u64::from(WEIGHTS[usize::from(byte)])) {
-            Some(rest) => left = rest,
-            None => return at,
+/// Returns the end of the longest beginning of `text` whose weight is at most `weight_max`. Splits no character.
+pub fn head_end(text: &str, weight_max: u64) -> usize {
+    let mut remaining = weight_max;
+    for (index, byte) in text.bytes().enumerate() {
+        match remaining.checked_sub(u64::from(WEIGHTS[usize::from(byte)])) {
+            Some(remaining_after) => remaining = remaining_after,
+            None => return index,
         }
     }
     text.len()
 }
 
-/// Returns the beginning of the longest end of `text` that weighs no more; it splits no character.
-pub fn begin_of_tail(text: &str, weight_max: u64) -> usize {
-    let (mut left, mut begin) = (weight_max, text.len());
-    for (at, char) in text.char_indices().rev() {
-        match left.checked_sub(weight(char.encode_utf8(&mut [0; 4]))) {
-            Some(rest) => (left, begin) = (rest, at),
+/// Returns the start of the longest end of `text` whose weight is at most `weight_max`. Splits no character.
+pub fn tail_start(text: &str, weight_max: u64) -> usize {
+    let (mut remaining, mut start) = (weight_max, text.len());
+    for (index, char) in text.char_indices().rev() {
+        match remaining.checked_sub(weight(char.encode_utf8(&mut [0; 4]))) {
+            Some(remaining_after) => (remaining, start) = (remaining_after, index),
             None => break,
         }
     }
-    begin
+    start
 }
 
-/// Returns the beginning of `text`, at most `max` grapheme clusters long.
+/// Returns the beginning of `text` with at most `max` grapheme clusters.
 pub fn truncate_graphemes(text: &str, max: usize) -> &str {
     if text.len() <= max {
         return text;
@@ -144,18 +150,18 @@ pub fn truncate_graphemes(text: &str, max: usize) -> &str {
     text.grapheme_indices(true).nth(max).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Returns the last place at or before `at` where `text` can be cut without splitting a grapheme cluster; `at` must be
-/// the beginning of a character, or the end.
-pub fn cut_at(text: &str, at: usize) -> usize {
-    let mut cursor = GraphemeCursor::new(at, text.len(), true);
+/// Returns the last position at or before `index` where `text` can be cut without splitting a grapheme cluster.
+/// `index` must be a character boundary.
+pub fn floor_grapheme_boundary(text: &str, index: usize) -> usize {
+    let mut cursor = GraphemeCursor::new(index, text.len(), true);
     match cursor.is_boundary(text, 0) {
         Ok(false) => cursor.prev_boundary(text, 0).ok().flatten().unwrap_or(0),
-        // The whole text is at hand, so that the cursor never asks for more of it.
-        Ok(true) | Err(_) => at,
+        // The cursor has the whole text, so it never asks for more context.
+        Ok(true) | Err(_) => index,
     }
 }
 
-/// Returns the weight of the value as compact JSON, without writing it.
+/// Returns the weight of the value as compact JSON, without serializing it.
 pub(crate) fn json_weight(value: &serde_json::Value) -> u64 {
     match value {
         serde_json::Value::Null | serde_json::Value::Bool(_) => 4,
@@ -168,6 +174,7 @@ pub(crate) fn json_weight(value: &serde_json::Value) -> u64 {
     }
 }
 
+/// Returns the number of tokens for a weight, rounded up.
 const fn to_tokens(weight: u64) -> u64 {
     weight.div_ceil(CHARS_PER_TOKEN)
 }
@@ -191,15 +198,15 @@ mod tests {
             ("né", 1),
             ("— ok", 2),
         ] {
-            assert_eq!(estimate(text), tokens, "{text:?}");
+            assert_eq!(estimate_tokens(text), tokens, "{text:?}");
             assert!(fits(text, tokens), "{text:?}");
             assert!(tokens == 0 || !fits(text, tokens - 1), "{text:?}");
         }
     }
 
-    /// Tokens that three vocabularies in use have for a text: the fewest and the most.
+    /// The bounds are the fewest and the most tokens that three vocabularies in use have for each text.
     #[test]
-    fn b18_no_script_is_taken_for_far_fewer_or_more_tokens_than_it_is() {
+    fn b18_the_estimate_of_every_script_is_near_real_token_counts() {
         for (text, least, most) in [
             (
                 "All human beings are born free and equal in dignity and rights. They are endowed with reason and \
@@ -218,7 +225,7 @@ mod tests {
             ("すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。", 35, 45),
             ("모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다.", 24, 44),
         ] {
-            let estimate = estimate(text);
+            let estimate = estimate_tokens(text);
             assert!(estimate * 3 >= most && estimate <= least * 3, "{text}: {estimate} of {least} to {most}");
         }
     }
@@ -234,23 +241,24 @@ mod tests {
             ("abc", 0, "", ""),
             ("", 9, "", ""),
         ] {
-            assert_eq!(&text[..end_of_head(text, weight)], head, "{text} at {weight}");
-            assert_eq!(&text[begin_of_tail(text, weight)..], tail, "{text} at {weight}");
+            assert_eq!(&text[..head_end(text, weight)], head, "{text} at {weight}");
+            assert_eq!(&text[tail_start(text, weight)..], tail, "{text} at {weight}");
         }
-        let long = format!("{}é{}", "x".repeat(WEIGHED_BYTES - 1), "ж".repeat(WEIGHED_BYTES));
-        assert_eq!(weight(&long), WEIGHED_BYTES as u64 - 1 + 3 + 2 * WEIGHED_BYTES as u64);
+        let long = format!("{}é{}", "x".repeat(WEIGHT_CHUNK_BYTES - 1), "ж".repeat(WEIGHT_CHUNK_BYTES));
+        assert_eq!(weight(&long), WEIGHT_CHUNK_BYTES as u64 - 1 + 3 + 2 * WEIGHT_CHUNK_BYTES as u64);
     }
 
     #[test]
     fn a_message_costs_its_text_and_three() {
-        assert_eq!(of_message(&Message::human("abcd")), 4);
-        let call = Block::ToolCall { id: "c1".into(), name: "read".into(), args: json!({"path": "a.rs"}) };
+        assert_eq!(message_tokens(&Message::human("abcd")), 4);
+        let call =
+            ContentBlock::ToolCall { id: "c1".into(), name: "read".into(), args: json!({"path": "a.rs"}) };
         let message = Message::Ai(protocol::AiMessage { content: vec![call], ..Default::default() });
-        assert_eq!(of_message(&message), 9);
+        assert_eq!(message_tokens(&message), 9);
     }
 
     #[test]
-    fn b18_what_is_no_message_is_counted_too() {
+    fn b18_instructions_tools_and_media_are_counted() {
         let tool = crate::chat::ToolSpec {
             name: "read".into(),
             description: "Reads.".into(),
@@ -261,10 +269,10 @@ mod tests {
             tools: vec![tool].into(),
             ..ChatRequest::default()
         };
-        assert_eq!(of_frame(&request), 9);
+        assert_eq!(overhead_tokens(&request), 9);
         let document = [b"%PDF".as_slice(), &[0; 3_996]].concat();
         request.media = BTreeMap::from([("a".into(), vec![0; 9].into()), ("b".into(), document.into())]);
-        assert_eq!((of_frame(&request), of_media(&request.media)), (9, 1_600 + 1_700));
+        assert_eq!((overhead_tokens(&request), media_tokens(&request.media)), (9, 1_600 + 1_700));
     }
 
     #[test]

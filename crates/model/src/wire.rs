@@ -1,7 +1,7 @@
-//! Between our words and the wire: for each provider, where a request goes, what it looks like, and how its events are
-//! read. Everything here is a pure function or an incremental decoder; sending is done elsewhere.
+//! The wire formats: for each provider, the URL and headers of a request, its body, and the decoder of its
+//! events. Everything here is a pure function or an incremental decoder; sending is done in `connect`.
 
-mod answer;
+mod answer_builder;
 mod anthropic;
 mod chat;
 mod encode;
@@ -13,97 +13,100 @@ mod schema;
 use protocol::AiMessage;
 use serde_json::Value;
 
-use crate::chat::{ChatRequest, Part};
+use crate::chat::{AnswerPart, ChatRequest};
 use crate::name::{ModelName, Provider};
 use crate::settings::Effort;
 use crate::transcript::Conversation;
 
-pub(crate) use answer::CallIds;
-pub(crate) use fault::{Fault, Report, classify, describe};
+pub(crate) use answer_builder::CallIds;
+pub(crate) use fault::{AnswerFault, FailureReport, classify_failure, redact_message};
 
-/// What a request is shaped for.
+/// The parameters of a request body besides the request itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Target<'a> {
-    /// The provider's own name of the model.
+pub(crate) struct RequestTarget<'a> {
+    /// The name of the model at the provider.
     pub(crate) model: &'a str,
-    /// How much it shall reason.
+    /// The reasoning effort, if one is set.
     pub(crate) effort: Option<Effort>,
-    /// The longest answer it can give, if known.
+    /// The most tokens that the model can answer with, if known.
     pub(crate) output_tokens: Option<u64>,
-    /// Who listens at the other end.
+    /// The kind of endpoint.
     pub(crate) endpoint: Endpoint,
 }
 
-/// Who listens at the other end.
+/// The kind of endpoint that receives a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// The provider itself.
+    /// The provider's own endpoint.
     Official,
-    /// Something that speaks like it.
+    /// Another server with the same API.
     Compatible,
 }
 
-/// How far an answer has come.
+/// The progress of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// More must follow.
-    Open,
-    /// It may end here; what follows are notes such as the usage.
+pub(crate) enum AnswerProgress {
+    /// More events must follow.
+    Incomplete,
+    /// The answer may end here. Further events only add information such as the usage.
     MayEnd,
-    /// It is over; nothing more is read.
-    Over,
+    /// The answer is complete. No further event is read.
+    Complete,
 }
 
-/// Reads the events of one answer as they arrive.
-pub(crate) trait Decoder: Send {
-    /// Takes the data of one event and returns what it adds.
-    fn feed(&mut self, data: &str) -> Result<Vec<Part>, Fault>;
+/// A decoder for the events of one answer.
+pub(crate) trait AnswerDecoder: Send {
+    /// Takes the data of one event and returns the parts that it adds.
+    ///
+    /// # Errors
+    /// Returns a fault when the event cannot be read or reports a failure.
+    fn feed(&mut self, data: &str) -> Result<Vec<AnswerPart>, AnswerFault>;
 
-    /// Returns how far the answer has come.
-    fn progress(&self) -> Progress;
+    /// Returns the progress of the answer.
+    fn progress(&self) -> AnswerProgress;
 
-    /// Returns the whole answer as far as it has come.
+    /// Returns the answer with everything that has arrived.
     fn finish(self: Box<Self>) -> AiMessage;
 }
 
-/// Returns the decoder for one answer.
-pub(crate) fn decoder(model: &ModelName, ids: CallIds) -> Box<dyn Decoder> {
-    let answer = answer::Answer::new(model, ids);
+/// Returns the decoder for one answer of the model.
+pub(crate) fn new_decoder(model: &ModelName, ids: CallIds) -> Box<dyn AnswerDecoder> {
+    let answer = answer_builder::AnswerBuilder::new(model, ids);
     match model.provider {
-        Provider::Anthropic => Box::new(anthropic::Events::new(answer)),
-        Provider::OpenAi => Box::new(responses::Events::new(answer)),
-        Provider::OpenAiChat => Box::new(chat::Events::new(answer)),
-        Provider::Gemini => Box::new(gemini::Events::new(answer)),
+        Provider::Anthropic => Box::new(anthropic::AnthropicDecoder::new(answer)),
+        Provider::OpenAi => Box::new(responses::ResponsesDecoder::new(answer)),
+        Provider::OpenAiChat => Box::new(chat::ChatDecoder::new(answer)),
+        Provider::Gemini => Box::new(gemini::GeminiDecoder::new(answer)),
     }
 }
 
-/// Characters of a cache's key at most that OpenAI takes.
+/// The most characters of a cache key that OpenAI accepts.
 const CACHE_KEY_CHARS_MAX: usize = 64;
 
-/// Returns the request's body; `conversation` is the legal form of the request's own.
+/// Returns the body of a request. `conversation` is the legal form of the request's messages.
 ///
 /// # Errors
-/// When a value cannot be written as JSON, which no value of a request is.
-pub(crate) fn body(
+/// Fails when a value cannot be serialized as JSON. No value of a request can cause this.
+pub(crate) fn request_body(
     provider: Provider,
     request: &ChatRequest,
     conversation: &Conversation<'_>,
-    target: &Target<'_>,
+    target: &RequestTarget<'_>,
 ) -> serde_json::Result<Vec<u8>> {
     match provider {
-        Provider::Anthropic => anthropic::body(request, conversation, target),
-        Provider::OpenAi => responses::body(request, conversation, target),
-        Provider::OpenAiChat => chat::body(request, conversation, target),
-        Provider::Gemini => gemini::body(request, conversation, target),
+        Provider::Anthropic => anthropic::request_body(request, conversation, target),
+        Provider::OpenAi => responses::request_body(request, conversation, target),
+        Provider::OpenAiChat => chat::request_body(request, conversation, target),
+        Provider::Gemini => gemini::request_body(request, conversation, target),
     }
 }
 
-/// Returns the path that requests go to, below `base_path`, which may end in the version or not.
-pub(crate) fn path(provider: Provider, base_path: &str, model: &str) -> String {
+/// Returns the path of the request's URL. `base_path` may or may not end with the API version.
+pub(crate) fn request_path(provider: Provider, base_path: &str, model: &str) -> String {
     let base = base_path.trim_end_matches('/');
     match provider {
-        Provider::Anthropic => format!("{}/messages", versioned(base, "/v1")),
-        // A base URL of OpenAI's kind names its version itself, unless it has no path at all.
+        Provider::Anthropic => format!("{}/messages", with_version(base, "/v1")),
+        // Base URLs of OpenAI's API contain the version, unless they have no path at all.
         Provider::OpenAi | Provider::OpenAiChat => {
             let base = if base.is_empty() { "/v1" } else { base };
             let method = if provider == Provider::OpenAi { "responses" } else { "chat/completions" };
@@ -111,36 +114,37 @@ pub(crate) fn path(provider: Provider, base_path: &str, model: &str) -> String {
         }
         Provider::Gemini => {
             let model = model.strip_prefix("models/").unwrap_or(model);
-            format!("{}/models/{model}:streamGenerateContent", versioned(base, "/v1beta"))
+            format!("{}/models/{model}:streamGenerateContent", with_version(base, "/v1beta"))
         }
     }
 }
 
-fn versioned(base: &str, version: &str) -> String {
-    let last = base.rsplit('/').next().unwrap_or_default();
+/// Returns the path with the API version at the end.
+fn with_version(base: &str, version: &str) -> String {
+    let last_segment = base.rsplit('/').next().unwrap_or_default();
     let has_version =
-        last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        last_segment.strip_prefix('v').is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
     if has_version { base.to_owned() } else { format!("{base}{version}") }
 }
 
-/// Returns the query that requests carry.
-pub(crate) const fn query(provider: Provider) -> Option<(&'static str, &'static str)> {
+/// Returns the query parameter of requests, if the provider needs one.
+pub(crate) const fn request_query(provider: Provider) -> Option<(&'static str, &'static str)> {
     match provider {
         Provider::Anthropic | Provider::OpenAi | Provider::OpenAiChat => None,
-        // Without it the answer is one JSON array instead of events.
+        // Without this parameter the answer is one JSON array instead of an event stream.
         Provider::Gemini => Some(("alt", "sse")),
     }
 }
 
-/// Returns the headers that requests carry beside the key's.
-pub(crate) const fn headers(provider: Provider) -> &'static [(&'static str, &'static str)] {
+/// Returns the headers of requests except the one with the key.
+pub(crate) const fn provider_headers(provider: Provider) -> &'static [(&'static str, &'static str)] {
     match provider {
         Provider::Anthropic => &[("anthropic-version", "2023-06-01")],
         Provider::OpenAi | Provider::OpenAiChat | Provider::Gemini => &[],
     }
 }
 
-/// Returns the header that carries the key, and what precedes the key in it. Never the URL.
+/// Returns the header that carries the key, and the text before the key in it. Keys are never put into the URL.
 pub(crate) const fn key_header(provider: Provider) -> (&'static str, &'static str) {
     match provider {
         Provider::Anthropic => ("x-api-key", ""),
@@ -149,8 +153,8 @@ pub(crate) const fn key_header(provider: Provider) -> (&'static str, &'static st
     }
 }
 
-/// Returns the text in a field of an event; empty if there is none.
-fn text_of<'a>(value: &'a Value, field: &str) -> &'a str {
+/// Returns the text in a field, or an empty text if there is none.
+fn text_field<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -178,14 +182,14 @@ mod tests {
             (Provider::Gemini, "/v1beta", "/v1beta/models/m:streamGenerateContent"),
             (Provider::Gemini, "/vendor", "/vendor/v1beta/models/m:streamGenerateContent"),
         ] {
-            assert_eq!(path(provider, base, "m"), expected, "{provider:?} {base}");
+            assert_eq!(request_path(provider, base, "m"), expected, "{provider:?} {base}");
         }
-        assert_eq!(path(Provider::Gemini, "", "models/m"), "/v1beta/models/m:streamGenerateContent");
+        assert_eq!(request_path(Provider::Gemini, "", "models/m"), "/v1beta/models/m:streamGenerateContent");
     }
 
-    /// A half can neither be stored nor sent on.
+    /// A lone surrogate can neither be stored nor sent.
     #[test]
-    fn l9_half_a_surrogate_pair_in_an_answer_is_an_error_that_says_so() {
+    fn l9_half_a_surrogate_pair_in_an_answer_is_reported() {
         for (provider, event) in [
             (
                 "anthropic",
@@ -195,17 +199,17 @@ mod tests {
             ("openai-chat", r#"{"choices":[{"index":0,"delta":{"content":"a \ud83d b"}}]}"#),
             ("gemini", r#"{"candidates":[{"content":{"parts":[{"text":"\ud83d\ud83d"}]}}]}"#),
         ] {
-            let found = fixture::fault(provider, &[event]);
-            let says =
-                matches!(&found, Fault::Unreadable(reason) if reason.contains("half a surrogate pair"));
-            assert!(says, "{provider}: {found:?}");
+            let fault = fixture::decode_fault(provider, &[event]);
+            let names_the_surrogate =
+                matches!(&fault, AnswerFault::Unreadable(reason) if reason.contains("half a surrogate pair"));
+            assert!(names_the_surrogate, "{provider}: {fault:?}");
         }
     }
 
     #[test]
     fn k4_no_provider_puts_the_key_into_the_url() {
         for provider in Provider::ALL {
-            assert!(query(provider).is_none_or(|(field, _)| field != "key"));
+            assert!(request_query(provider).is_none_or(|(field, _)| field != "key"));
             assert!(!key_header(provider).0.is_empty());
         }
     }

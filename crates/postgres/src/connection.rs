@@ -1,4 +1,5 @@
-//! One connection, used by one thread at a time, which it blocks. How long a connection lives is the pool's matter.
+//! A blocking PostgreSQL connection with pipelining, cursors, snapshots and transactions. One thread uses a
+//! connection at a time; the pool decides how long a connection lives.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -16,101 +17,119 @@ use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::target::CONNECT_TIMEOUT;
-use crate::{Error, Result, Row, Taking, Target, Value, tls};
+use crate::{DatabaseTarget, Error, Result, Row, SqlValue, TransactionLocks, tls};
 
-/// Statements that a connection keeps prepared. Ours are fewer; those put together from a client's filter may be more.
+/// Maximum number of prepared statements that a connection caches. The journal's fixed statements are fewer, but
+/// statements built from a client's filter can exceed this number; the cache is then cleared.
 const STATEMENTS_MAX: usize = 512;
-/// How long an answer may take before the connection counts as lost, unless somebody is patient. The server gives up on a
-/// statement before.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(75);
+/// Maximum time to wait for a response before the connection counts as lost, unless timeouts are disabled. It is
+/// longer than the server's own `statement_timeout`, so a slow statement is reported by the server first.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// What every connection asks of its session. What is committed survives a power cut of the server, whatever its own
-/// setting; nobody waits for ever for a lock, and a process that was stopped in the middle of a transaction lets go of
-/// what it holds. Statements are planned once: each names what it is looked up by, and planning the same one anew each time
-/// would take longer than doing it.
-const SESSION: &str = "SET statement_timeout = '60s'; SET lock_timeout = '20s'; \
+/// Settings of every session.
+///
+/// - `synchronous_commit` is switched on where the server has it off, so that a committed transaction survives a
+///   power failure of the server.
+/// - The timeouts bound the wait for a lock, and end the transaction of a process that was stopped in the middle of
+///   it, which releases its locks.
+/// - `force_generic_plan` plans each statement once. Every statement filters by indexed columns, and planning it at
+///   each execution would take longer than executing it.
+const SESSION_SETUP_SQL: &str = "SET statement_timeout = '60s'; SET lock_timeout = '20s'; \
     SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'; SET extra_float_digits = 3; \
     SET plan_cache_mode = force_generic_plan; \
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
-/// Tells one life of a server from the next: what it counts begins anew when it recovers from a crash, and only then.
-const LIFE: &str = "SELECT stats_reset::text FROM pg_stat_bgwriter";
+/// Query for the time of the server's last statistics reset. It identifies a server incarnation, because the
+/// statistics restart when the server recovers from a crash, and only then.
+const SERVER_INCARNATION_SQL: &str = "SELECT stats_reset::text FROM pg_stat_bgwriter";
 
-/// Takes locks, in the order given, and tells the transaction's number.
-const LOCKS: &str =
+/// Acquires the advisory locks `$1` in the given order and returns the transaction id.
+const ACQUIRE_LOCKS_SQL: &str =
     "SELECT pg_current_xact_id()::text, pg_advisory_xact_lock(k)::text FROM unnest($1::bigint[]) AS k";
-/// Tells the transaction's number.
-const NUMBER: &str = "SELECT pg_current_xact_id()::text";
+/// Returns the transaction id.
+const TRANSACTION_ID_SQL: &str = "SELECT pg_current_xact_id()::text";
 
-/// Rows of a stream that are read at once.
-const STREAMED_AT_ONCE: usize = 256;
+/// Number of rows that a stream fetches from its cursor in one round trip.
+const FETCH_BATCH_ROWS: usize = 256;
 
-type Answer = Pin<Box<dyn Future<Output = Result<u64, tokio_postgres::Error>> + Send>>;
+/// The response to a pipelined statement: the number of affected rows.
+type PendingResponse = Pin<Box<dyn Future<Output = Result<u64, tokio_postgres::Error>> + Send>>;
 
-/// A connection to a server.
+/// A blocking connection to a PostgreSQL server. It owns a current-thread Tokio runtime, which makes progress only
+/// inside its methods.
 pub struct Connection {
-    /// `None` only while it is being dropped.
+    /// The runtime that drives the connection. `None` only while the connection is dropped.
     runtime: Option<Runtime>,
+    /// The protocol client. Pipelined statements share it.
     client: Arc<Client>,
+    /// Prepared statements, by SQL text. At most [`STATEMENTS_MAX`].
     statements: RefCell<HashMap<String, Statement>>,
-    /// Statements that were sent, and whose answers nobody has looked at.
-    sent: RefCell<Vec<Sent>>,
-    /// How many cursors are open.
-    cursors: Cell<u32>,
-    /// Whether nothing can be asked any longer.
+    /// Statements that were sent and whose responses were not read yet, in the order of sending.
+    pipelined: RefCell<Vec<PipelinedStatement>>,
+    /// Number of open cursors. It also names them.
+    open_cursors: Cell<u32>,
+    /// Set when the connection no longer accepts statements.
     is_lost: Cell<bool>,
-    /// Whether something was begun that has not come to an end.
-    is_used: Cell<bool>,
-    /// How long an answer may take; `None` while it may take as long as the server lives.
-    limit: Cell<Option<Duration>>,
-    /// Which life of the server this is.
-    server: Arc<str>,
+    /// Set from the start of a unit of work to its end. Still set afterwards if the work panicked.
+    is_in_use: Cell<bool>,
+    /// Maximum time to wait for a response. `None` waits as long as the server is reachable.
+    response_timeout: Cell<Option<Duration>>,
+    /// Identifies the server incarnation that this connection was opened to, see [`SERVER_INCARNATION_SQL`].
+    server_incarnation: Arc<str>,
 }
 
-/// A statement that was sent.
-struct Sent {
-    answer: Answer,
-    /// Whether its failure is anybody's matter: what is undone anyway may have failed.
-    is_told: bool,
+/// A statement that was sent and whose response was not read yet.
+struct PipelinedStatement {
+    /// The response, to be awaited in order.
+    response: PendingResponse,
+    /// `false` if the failure of this statement is ignored, because its transaction is rolled back anyway.
+    reports_failure: bool,
 }
 
-/// How something that was begun ends.
+/// The two ways in which a transaction is ended without a pending commit.
 #[derive(Clone, Copy)]
-enum Ending {
-    Read,
-    Undone,
+enum TransactionEnd {
+    /// Commit without waiting for the response. Used for read-only transactions, which have nothing to lose.
+    Finish,
+    /// Roll back and wait for the response, because locks are released only then.
+    Rollback,
 }
 
-/// How a transaction ended.
-pub(crate) enum Ended<T> {
+/// The outcome of a transaction whose work succeeded.
+pub(crate) enum CommitOutcome<T> {
+    /// The server confirmed the commit.
     Committed(T),
-    /// The connection was lost while it was being committed; the server knows by this number.
+    /// The connection was lost during the commit. The second field is the transaction id with which the server can be
+    /// asked for the outcome.
     Unknown(T, String),
 }
 
 impl Connection {
-    /// Connects; it blocks the thread.
+    /// Connects to `target` and prepares the session. Blocks the calling thread for the target's connect timeout at
+    /// most.
     ///
     /// # Errors
-    /// When the server cannot be reached or entered.
-    pub fn open(target: &Target) -> Result<Self> {
+    /// [`Error::Unreachable`] if the server cannot be reached in time, [`Error::ConnectionRejected`] if it refuses
+    /// the login or its certificate is not accepted.
+    pub fn open(target: &DatabaseTarget) -> Result<Self> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Error::Unreachable(error.to_string()))?;
         let connector = tls::connector(&target.verification)?;
         let limit = target.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-        // Within it, so that the time is this runtime's: the one around may be about to end.
-        let connected = async { tokio::time::timeout(limit, connected(target, connector)).await };
+        // The timeout is created inside this connection's runtime, because the surrounding runtime may be shutting
+        // down.
+        let connected = async { tokio::time::timeout(limit, connect(target, connector)).await };
         let connected = runtime.block_on(connected);
         let (client, server) = match connected {
             Ok(Ok(connected)) => connected,
             failed => {
-                // A name may still be looked up, for longer than anybody waits.
+                // A DNS lookup may still be running in a blocking thread; do not wait for it.
                 runtime.shutdown_background();
                 let silent = || Error::Unreachable(format!("no answer within {} s", limit.as_secs()));
                 return Err(failed.map_or_else(
                     |_| silent(),
-                    |failed| failed.err().map_or_else(silent, Error::of_connecting),
+                    |failed| failed.err().map_or_else(silent, Error::from_connect_error),
                 ));
             }
         };
@@ -118,95 +137,98 @@ impl Connection {
             runtime: Some(runtime),
             client: Arc::new(client),
             statements: RefCell::default(),
-            sent: RefCell::default(),
-            cursors: Cell::new(0),
+            pipelined: RefCell::default(),
+            open_cursors: Cell::new(0),
             is_lost: Cell::new(false),
-            is_used: Cell::new(false),
-            limit: Cell::new(Some(ANSWERED_WITHIN)),
-            server,
+            is_in_use: Cell::new(false),
+            response_timeout: Cell::new(Some(RESPONSE_TIMEOUT)),
+            server_incarnation: server,
         })
     }
 
-    /// Notes that something is begun.
-    pub(crate) fn begin_use(&self) {
-        self.is_used.set(true);
+    /// Marks the start of a unit of work.
+    pub(crate) fn mark_in_use(&self) {
+        self.is_in_use.set(true);
     }
 
-    /// Notes that it has come to an end.
-    pub(crate) fn end_use(&self) {
-        self.is_used.set(false);
+    /// Marks the end of a unit of work.
+    pub(crate) fn mark_unused(&self) {
+        self.is_in_use.set(false);
     }
 
-    /// Returns whether it cannot be used by anybody else: it is lost, or what was begun never came to an end.
+    /// Returns whether the connection must not be reused: it is lost, or a unit of work did not end because it
+    /// panicked.
     pub(crate) fn is_broken(&self) -> bool {
-        self.is_lost() || self.is_used.get()
+        self.is_lost() || self.is_in_use.get()
     }
 
-    /// Returns which life of the server it is connected to.
-    pub(crate) fn server(&self) -> Arc<str> {
-        Arc::clone(&self.server)
+    /// Returns the identity of the server incarnation that this connection was opened to.
+    pub(crate) fn server_incarnation(&self) -> Arc<str> {
+        Arc::clone(&self.server_incarnation)
     }
 
-    /// Returns whether nothing can be asked any longer.
+    /// Returns whether the connection no longer accepts statements.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.get() || self.client.is_closed()
     }
 
-    /// Has every statement take as long as it needs from here on: for one that reads or cleans whole tables. That the server is
-    /// gone is found out by the way there alone.
+    /// Disables the time limits of all later statements on this connection. For statements that read or rewrite whole
+    /// tables. From then on only TCP keepalives detect a server that is gone.
     ///
     /// # Errors
-    /// As [`Self::query`].
-    pub fn be_patient(&self) -> Result<()> {
-        self.batch("SET statement_timeout = 0")?;
-        self.limit.set(None);
+    /// Fails like [`Self::query`].
+    pub fn disable_timeouts(&self) -> Result<()> {
+        self.batch_execute("SET statement_timeout = 0")?;
+        self.response_timeout.set(None);
         Ok(())
     }
 
-    /// Has the statements of `work` take as long as they need. Only within a snapshot or a transaction.
+    /// Runs `work` without time limits for its statements. Call it only within a snapshot or a transaction, because
+    /// the setting is local to the transaction.
     ///
     /// # Errors
-    /// Those of `work`, and as [`Self::query`].
-    pub fn patiently<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        self.batch("SET LOCAL statement_timeout = 0")?;
-        let limit = self.limit.replace(None);
-        let done = work();
-        self.limit.set(limit);
-        done
+    /// Returns the errors of `work`, and fails like [`Self::query`].
+    pub fn without_timeouts<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.batch_execute("SET LOCAL statement_timeout = 0")?;
+        let limit = self.response_timeout.replace(None);
+        let result = work();
+        self.response_timeout.set(limit);
+        result
     }
 
-    /// Returns all rows that a statement gives.
+    /// Executes a statement and returns all its rows.
     ///
     /// # Errors
-    /// The failure of this statement, or of one that was sent before and not looked at.
-    pub fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
-        let statement = self.prepared(sql)?;
+    /// Returns the failure of this statement, or of an earlier pipelined statement whose response was not read yet.
+    pub fn query(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<Vec<Row>> {
+        let statement = self.prepare(sql)?;
         let parameters: Vec<&(dyn ToSql + Sync)> =
             values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-        let rows = self.wait(self.client.query(&statement, &parameters))?;
+        let rows = self.await_response(self.client.query(&statement, &parameters))?;
         Ok(rows.into_iter().map(Row).collect())
     }
 
-    /// Shows each row of a statement to `look`, a few at a time, until that has seen enough. Only within a snapshot or a
-    /// transaction.
+    /// Executes a query and passes its rows to `visit` until the visitor breaks. Rows are fetched in batches of
+    /// 256, so memory use does not grow with the result. Call it only within a snapshot or a
+    /// transaction, because cursors exist only there.
     ///
     /// # Errors
-    /// As [`Self::query`], and those of `look`.
+    /// Returns the errors of `visit`, and fails like [`Self::query`].
     pub fn stream<E: From<Error>>(
         &self,
         sql: &str,
-        values: &[Value<'_>],
-        mut look: impl FnMut(&Row) -> Result<ControlFlow<()>, E>,
+        values: &[SqlValue<'_>],
+        mut visit: impl FnMut(&Row) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
-        self.cursors.set(self.cursors.get() + 1);
-        let cursor = format!("rows_{}", self.cursors.get());
+        self.open_cursors.set(self.open_cursors.get() + 1);
+        let cursor = format!("rows_{}", self.open_cursors.get());
         let streamed = self.open_cursor(&cursor, sql, values).map_err(E::from).and_then(|()| {
-            let fetch = format!("FETCH {STREAMED_AT_ONCE} FROM {cursor}");
+            let fetch = format!("FETCH {FETCH_BATCH_ROWS} FROM {cursor}");
             loop {
-                let rows = self.wait(self.client.query_typed(&fetch, &[]))?;
-                let is_last = rows.len() < STREAMED_AT_ONCE;
+                let rows = self.await_response(self.client.query_typed(&fetch, &[]))?;
+                let is_last = rows.len() < FETCH_BATCH_ROWS;
                 for row in rows {
-                    if look(&Row(row))?.is_break() {
+                    if visit(&Row(row))?.is_break() {
                         return Ok(self.close_cursor(&cursor)?);
                     }
                 }
@@ -215,181 +237,201 @@ impl Connection {
                 }
             }
         });
-        self.cursors.set(self.cursors.get() - 1);
+        self.open_cursors.set(self.open_cursors.get() - 1);
         streamed
     }
 
-    fn open_cursor(&self, cursor: &str, sql: &str, values: &[Value<'_>]) -> Result<()> {
+    /// Declares a forward-only cursor for a query.
+    fn open_cursor(&self, cursor: &str, sql: &str, values: &[SqlValue<'_>]) -> Result<()> {
         self.execute(&format!("DECLARE {cursor} NO SCROLL CURSOR FOR {sql}"), values).map(|_| ())
     }
 
+    /// Closes a cursor without waiting for the response.
     fn close_cursor(&self, cursor: &str) -> Result<()> {
         self.send(&format!("CLOSE {cursor}"), Vec::new())
     }
 
-    /// Performs a statement and returns how many rows it changed.
+    /// Executes a statement and returns the number of affected rows.
     ///
     /// # Errors
-    /// As [`Self::query`].
-    pub fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
-        let statement = self.prepared(sql)?;
+    /// Fails like [`Self::query`].
+    pub fn execute(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<u64> {
+        let statement = self.prepare(sql)?;
         let parameters: Vec<&(dyn ToSql + Sync)> =
             values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-        self.wait(self.client.execute(&statement, &parameters))
+        self.await_response(self.client.execute(&statement, &parameters))
     }
 
-    /// Sends a statement without waiting for its answer: a failure is told by the next one that waits.
+    /// Pipelines a statement: sends it without waiting for its response. A failure is returned by the next call that
+    /// waits.
     ///
     /// # Errors
-    /// When the statement is unknown to the server or cannot be sent, or one sent before failed.
-    pub fn send(&self, sql: &str, values: Vec<Value<'static>>) -> Result<()> {
-        let statement = self.prepared(sql)?;
+    /// Fails if the statement cannot be prepared or sent, or if an earlier pipelined statement failed.
+    pub fn send(&self, sql: &str, values: Vec<SqlValue<'static>>) -> Result<()> {
+        let statement = self.prepare(sql)?;
         let client = Arc::clone(&self.client);
-        Ok(self.dispatch(Box::pin(async move { client.execute_raw(&statement, values).await }))?)
+        Ok(self.pipeline_statement(Box::pin(async move { client.execute_raw(&statement, values).await }))?)
     }
 
-    /// Performs several statements without parameters.
+    /// Executes several statements without parameters, separated by semicolons.
     ///
     /// # Errors
-    /// As [`Self::query`].
-    pub fn batch(&self, sql: &str) -> Result<()> {
-        self.wait(self.client.batch_execute(sql))
+    /// Fails like [`Self::query`].
+    pub fn batch_execute(&self, sql: &str) -> Result<()> {
+        self.await_response(self.client.batch_execute(sql))
     }
 
-    /// Answers questions about one moment.
+    /// Runs `work` in a read-only transaction with isolation level REPEATABLE READ: all its queries see one snapshot.
     ///
     /// # Errors
-    /// Those of `work`, and of the connection.
-    pub fn snapshot<T, E: From<Error>>(&self, work: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
-        self.send_plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-        let answer = work(self);
-        self.end(Ending::Read);
-        answer
+    /// Returns the errors of `work` and of the connection.
+    pub fn read_snapshot<T, E: From<Error>>(&self, work: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
+        self.send_simple("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        let result = work(self);
+        self.end_transaction(TransactionEnd::Finish);
+        result
     }
 
-    /// Performs what `work` does together, or nothing of it, after taking these locks. It may be lost on the way whether it
-    /// was committed.
+    /// Runs `work` in one transaction, after acquiring the locks. If `work` fails, everything is rolled back. If the
+    /// connection is lost during the commit, the outcome is [`CommitOutcome::Unknown`].
+    ///
+    /// # Errors
+    /// Returns the errors of `work`, of an earlier pipelined statement and of the commit. Nothing is written then.
     pub(crate) fn transaction<T, E: From<Error>>(
         &self,
-        taking: &Taking,
+        locks: &TransactionLocks,
         work: impl FnOnce(&Self) -> Result<T, E>,
-    ) -> Result<Ended<T>, E> {
-        let number = match self.begin(taking) {
-            Ok(number) => number,
+    ) -> Result<CommitOutcome<T>, E> {
+        let transaction_id = match self.begin_transaction(locks) {
+            Ok(transaction_id) => transaction_id,
             Err(error) => {
-                self.end(Ending::Undone);
+                self.end_transaction(TransactionEnd::Rollback);
                 return Err(error.into());
             }
         };
-        // Without the number nobody could ask what became of a commit whose answer is lost.
-        let is_known = || number.lock().is_some();
-        let worked = work(self);
-        let worked = worked
-            .and_then(|done| if is_known() { Ok(()) } else { self.settle() }.map(|()| done).map_err(E::from));
-        let done = match worked {
-            Ok(done) => done,
+        // Ensure that the transaction id is known before the commit. Without it the outcome of a commit could not be
+        // looked up after a lost response.
+        let is_known = || transaction_id.lock().is_some();
+        let result = work(self).and_then(|value| {
+            let read = if is_known() { Ok(()) } else { self.await_pipelined() };
+            read.map(|()| value).map_err(E::from)
+        });
+        let value = match result {
+            Ok(value) => value,
             Err(error) => {
-                self.end(Ending::Undone);
+                self.end_transaction(TransactionEnd::Rollback);
                 return Err(error);
             }
         };
-        // What was sent before goes out with it, and if any of that fails, the server undoes all of it.
+        // The pipelined statements are sent before the commit. If one of them failed, the server rolls back the whole
+        // transaction.
         match self.execute("COMMIT", &[]) {
-            Ok(_) => Ok(Ended::Committed(done)),
+            Ok(_) => Ok(CommitOutcome::Committed(value)),
             Err(Error::Unreachable(_)) => {
                 self.is_lost.set(true);
-                let number = number.lock().take();
-                Ok(Ended::Unknown(done, number.unwrap_or_default()))
+                let transaction_id = transaction_id.lock().take();
+                Ok(CommitOutcome::Unknown(value, transaction_id.unwrap_or_default()))
             }
             Err(error) => {
-                self.end(Ending::Undone);
+                self.end_transaction(TransactionEnd::Rollback);
                 Err(error.into())
             }
         }
     }
 
-    /// Begins a transaction and takes its locks; nobody waits for it: whatever follows does, at the server. Returns where the
-    /// transaction's number will be.
-    fn begin(&self, taking: &Taking) -> Result<Arc<Mutex<Option<String>>>> {
-        let (sql, values) = match &taking.locks[..] {
-            [] => (NUMBER, Vec::new()),
-            locks => (LOCKS, vec![Value::Integers(Cow::Owned(locks.to_vec()))]),
+    /// Pipelines the start of a transaction and the acquisition of its locks. The server makes later statements wait
+    /// for the locks; this call does not wait. Returns a cell that holds the transaction id once the response has
+    /// been read.
+    fn begin_transaction(&self, locks: &TransactionLocks) -> Result<Arc<Mutex<Option<String>>>> {
+        let (sql, values) = match &locks.locks[..] {
+            [] => (TRANSACTION_ID_SQL, Vec::new()),
+            keys => (ACQUIRE_LOCKS_SQL, vec![SqlValue::Integers(Cow::Owned(keys.to_vec()))]),
         };
-        let statement = self.prepared(sql)?;
-        match taking.wait {
-            None => self.send_plain("BEGIN"),
-            Some(wait) => self.send_plain(format!("BEGIN; SET LOCAL lock_timeout = {}", wait.as_millis())),
+        let statement = self.prepare(sql)?;
+        match locks.lock_timeout {
+            None => self.send_simple("BEGIN"),
+            Some(timeout) => {
+                self.send_simple(format!("BEGIN; SET LOCAL lock_timeout = {}", timeout.as_millis()))
+            }
         }
-        let number = Arc::new(Mutex::new(None));
-        let (client, known) = (Arc::clone(&self.client), Arc::clone(&number));
-        self.dispatch(Box::pin(async move {
+        let transaction_id = Arc::new(Mutex::new(None));
+        let (client, cell) = (Arc::clone(&self.client), Arc::clone(&transaction_id));
+        self.pipeline_statement(Box::pin(async move {
             let parameters: Vec<&(dyn ToSql + Sync)> =
                 values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
             let rows = client.query(&statement, &parameters).await?;
-            let told = rows.first().map(|row| row.try_get(0)).transpose()?;
-            *known.lock() = told;
+            let id = rows.first().map(|row| row.try_get(0)).transpose()?;
+            *cell.lock() = id;
             Ok(0)
         }))?;
-        Ok(number)
+        Ok(transaction_id)
     }
 
-    /// Looks at all answers that are left, so that a failure is not told by the commit.
-    fn settle(&self) -> Result<()> {
-        if self.sent.borrow().is_empty() {
+    /// Reads the responses of all pipelined statements, so that a failure of one of them is returned here and not by
+    /// the commit.
+    fn await_pipelined(&self) -> Result<()> {
+        if self.pipelined.borrow().is_empty() {
             return Ok(());
         }
-        self.wait(async { Ok(()) })
+        self.await_response(async { Ok(()) })
     }
 
-    /// Ends what was begun. Nobody waits for the end of what only read; what held locks is waited for.
-    fn end(&self, ending: Ending) {
+    /// Ends the current transaction. The end of a read-only transaction is not awaited. A rollback is awaited,
+    /// because the transaction may hold locks.
+    fn end_transaction(&self, ending: TransactionEnd) {
         if self.is_lost() {
             return;
         }
-        for answer in self.sent.borrow_mut().iter_mut() {
-            answer.is_told = false;
+        for statement in self.pipelined.borrow_mut().iter_mut() {
+            statement.reports_failure = false;
         }
         match ending {
-            Ending::Read => {
-                self.send_plain("COMMIT");
-                self.flush();
+            TransactionEnd::Finish => {
+                self.send_simple("COMMIT");
+                self.flush_pipeline();
             }
-            // One that cannot even be undone ends with its connection.
-            Ending::Undone => self.is_lost.set(self.wait(self.client.batch_execute("ROLLBACK")).is_err()),
+            // If the rollback fails, the connection is closed, which rolls back as well.
+            TransactionEnd::Rollback => {
+                self.is_lost.set(self.await_response(self.client.batch_execute("ROLLBACK")).is_err())
+            }
         }
     }
 
-    /// Sends what begins or ends a transaction.
-    fn send_plain(&self, sql: impl Into<Cow<'static, str>>) {
+    /// Pipelines a statement without parameters that begins or ends a transaction. A failure to send it is returned
+    /// by the next call that waits.
+    fn send_simple(&self, sql: impl Into<Cow<'static, str>>) {
         let sql = sql.into();
         let client = Arc::clone(&self.client);
         if let Err(error) =
-            self.dispatch(Box::pin(async move { client.batch_execute(&sql).await.map(|()| 0) }))
+            self.pipeline_statement(Box::pin(async move { client.batch_execute(&sql).await.map(|()| 0) }))
         {
-            // The connection is closed: whoever waits next is told.
-            let answer = Box::pin(std::future::ready(Err(error)));
-            self.sent.borrow_mut().push(Sent { answer, is_told: true });
+            // The connection is closed. Queue the error, so that the next call that waits returns it.
+            let response = Box::pin(std::future::ready(Err(error)));
+            self.pipelined.borrow_mut().push(PipelinedStatement { response, reports_failure: true });
         }
     }
 
-    /// Has a statement go out with the next one that waits, in order. What fails before it goes out, because a value cannot be
-    /// written as the server takes it, is told at once: the server, which knows nothing of it, would commit all the rest.
-    fn dispatch(&self, mut answer: Answer) -> Result<(), tokio_postgres::Error> {
-        // The first look at it puts its bytes into the connection's queue.
-        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answered) => answered.map(|_| ()),
+    /// Queues a statement to be sent, in order, with the next statement that waits.
+    ///
+    /// A statement that fails before it is sent, because a parameter cannot be encoded, is reported at once. The
+    /// server does not know of such a statement and would commit the rest of the transaction without it.
+    fn pipeline_statement(&self, mut response: PendingResponse) -> Result<(), tokio_postgres::Error> {
+        // The first poll encodes the statement into the connection's send queue.
+        match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result.map(|_| ()),
             Poll::Pending => {
-                self.sent.borrow_mut().push(Sent { answer, is_told: true });
+                self.pipelined.borrow_mut().push(PipelinedStatement { response, reports_failure: true });
                 Ok(())
             }
         }
     }
 
-    fn prepared(&self, sql: &str) -> Result<Statement> {
+    /// Returns the prepared statement for `sql`, from the cache if possible. Otherwise it waits for one round trip.
+    fn prepare(&self, sql: &str) -> Result<Statement> {
         if let Some(statement) = self.statements.borrow().get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.wait(self.client.prepare(sql))?;
+        let statement = self.await_response(self.client.prepare(sql))?;
         let mut statements = self.statements.borrow_mut();
         if statements.len() >= STATEMENTS_MAX {
             statements.clear();
@@ -398,29 +440,36 @@ impl Connection {
         Ok(statement)
     }
 
-    /// Lets what was sent go out.
-    fn flush(&self) {
+    /// Lets the runtime write the pipelined statements to the socket, without waiting for a response.
+    fn flush_pipeline(&self) {
         if let Some(runtime) = &self.runtime {
             runtime.block_on(tokio::task::yield_now());
         }
     }
 
-    /// Waits for an answer, and for those before it.
-    fn wait<T>(&self, answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T> {
+    /// Waits for a response, and for the responses of all statements pipelined before it. The connection is marked as
+    /// lost if the server is unreachable or does not respond in time.
+    fn await_response<T>(
+        &self,
+        response: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
         let Some(runtime) = &self.runtime else {
             return Err(Error::Unreachable("the connection is closed".to_owned()));
         };
-        let before = std::mem::take(&mut *self.sent.borrow_mut());
-        // Within it, so that the time is this runtime's: the one around may be about to end.
-        let answered = async {
-            match self.limit.get() {
-                Some(limit) => tokio::time::timeout(limit, in_order(before, answer)).await.map_err(|_| limit),
-                None => Ok(in_order(before, answer).await),
+        let earlier = std::mem::take(&mut *self.pipelined.borrow_mut());
+        // The timeout is created inside this connection's runtime, because the surrounding runtime may be shutting
+        // down.
+        let bounded = async {
+            match self.response_timeout.get() {
+                Some(limit) => {
+                    tokio::time::timeout(limit, await_in_order(earlier, response)).await.map_err(|_| limit)
+                }
+                None => Ok(await_in_order(earlier, response).await),
             }
         };
-        let outcome = runtime.block_on(answered).map_or_else(
-            |limit| Err(Error::Unreachable(format!("no answer within {} s", limit.as_secs()))),
-            |answer| answer.map_err(Error::from),
+        let outcome = runtime.block_on(bounded).map_or_else(
+            |limit| Err(Error::Unreachable(format!("no response within {} s", limit.as_secs()))),
+            |response| response.map_err(Error::from),
         );
         if matches!(outcome, Err(Error::Unreachable(_))) {
             self.is_lost.set(true);
@@ -429,9 +478,9 @@ impl Connection {
     }
 }
 
-/// Connects, prepares the session, and returns which life of the server it is in.
-async fn connected(
-    target: &Target,
+/// Connects, prepares the session, and returns the client with the identity of the server incarnation.
+async fn connect(
+    target: &DatabaseTarget,
     connector: MakeRustlsConnect,
 ) -> Result<(Client, Arc<str>), tokio_postgres::Error> {
     let (client, connection) = target.config.connect(connector).await?;
@@ -440,40 +489,40 @@ async fn connected(
             tracing::debug!(%error, "a connection to the database ended");
         }
     });
-    let told = client.simple_query(&format!("{SESSION}; {LIFE}")).await?;
-    let life = told.iter().filter_map(|message| match message {
+    let messages = client.simple_query(&format!("{SESSION_SETUP_SQL}; {SERVER_INCARNATION_SQL}")).await?;
+    let incarnation = messages.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(row.len().saturating_sub(1)),
         _ => None,
     });
-    let life = life.last().unwrap_or_default().into();
-    Ok((client, life))
+    let incarnation = incarnation.last().unwrap_or_default().into();
+    Ok((client, incarnation))
 }
 
-/// Sends what `last` asks for behind what was sent, and waits for all of it. The first failure is the one that counts: the
-/// others follow from it.
-async fn in_order<T>(
-    before: Vec<Sent>,
+/// Sends `last` after the statements that were pipelined before it, and waits for all responses. Returns the first
+/// failure, because later failures follow from it.
+async fn await_in_order<T>(
+    earlier: Vec<PipelinedStatement>,
     last: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, tokio_postgres::Error> {
     let mut last = std::pin::pin!(last);
-    let at_once = futures::poll!(&mut last);
+    let first_poll = futures::poll!(&mut last);
     let mut failure = None;
-    for sent in before {
-        match sent.answer.await {
-            Err(error) if sent.is_told => failure = failure.or(Some(error)),
+    for statement in earlier {
+        match statement.response.await {
+            Err(error) if statement.reports_failure => failure = failure.or(Some(error)),
             Ok(_) | Err(_) => {}
         }
     }
-    let answer = match at_once {
-        Poll::Ready(answer) => answer,
+    let response = match first_poll {
+        Poll::Ready(response) => response,
         Poll::Pending => last.await,
     };
-    failure.map_or(answer, Err)
+    failure.map_or(response, Err)
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The pool lets go of connections on threads that may not wait.
+        // The pool also drops connections on async threads, where waiting for the runtime's shutdown is not allowed.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

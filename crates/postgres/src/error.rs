@@ -1,90 +1,94 @@
-//! What a server or the way to it reports, told apart by what a caller does about it. The only place that knows the
-//! server's codes.
+//! Errors of connections and statements, classified by the reaction of the caller. The only place that knows the
+//! server's SQLSTATE codes.
 
 use std::error::Error as _;
 use std::io;
 
 use tokio_postgres::error::SqlState;
 
-/// How often what met another transaction's row is performed again. Who still meets it meets its own.
-const MEETINGS_MAX: u32 = 3;
+/// How many times a transaction is retried after a constraint violation. A violation that persists was not caused by
+/// a concurrent transaction, but by the transaction's own rows.
+const CONSTRAINT_RETRIES_MAX: u32 = 3;
 
-/// A failure of a connection or a statement.
+/// An error of a connection, a statement or a transaction.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be understood.
+    /// The URL cannot be parsed.
     #[error("read the database's URL: {0}")]
-    Address(String),
-    /// The server cannot be reached, or the connection was lost; it may be there again soon.
+    InvalidUrl(String),
+    /// The server cannot be reached, or the connection was lost. Often temporary.
     #[error("reach the database: {0}")]
     Unreachable(String),
-    /// The server does not let us in: the password, the user, the database, the certificate.
-    #[error("enter the database: {0}")]
-    Refused(String),
-    /// No connection was free for longer than the wait.
-    #[error("get a connection to the database: all of the pool are in use")]
+    /// The server refused the connection: wrong password, unknown user or database, or a certificate that is not
+    /// trusted.
+    #[error("log in to the database: {0}")]
+    ConnectionRejected(String),
+    /// No connection became free within the pool's wait timeout.
+    #[error("get a connection to the database: all connections of the pool are in use")]
     Exhausted,
-    /// Another transaction was in the way; performed again, this one may succeed.
-    #[error("perform a transaction: {0}")]
+    /// A concurrent transaction caused a deadlock or a serialization failure. A retry may succeed.
+    #[error("execute a transaction: {0}")]
     Conflict(String),
-    /// Another transaction stored a row first that this one looked for in vain; performed again, this one finds it.
-    #[error("perform a transaction: {0}")]
-    Met(String),
-    /// The connection was lost while a transaction was being committed, and whether it was cannot be found out.
-    #[error("find out whether a transaction was committed: {0}")]
-    Unsettled(String),
-    /// A lock or a statement took longer than it may.
+    /// A unique or foreign key constraint was violated. If a concurrent transaction inserted the row after this
+    /// one had looked for it, a retry finds the row.
+    #[error("execute a transaction: {0}")]
+    ConstraintViolation(String),
+    /// The connection was lost during a commit, and the outcome of the transaction cannot be determined.
+    #[error("determine whether a transaction was committed: {0}")]
+    CommitUnknown(String),
+    /// A lock or a statement exceeded its timeout.
     #[error("wait for the database: {0}")]
     TimedOut(String),
-    /// The server has no space left.
+    /// The server has no disk space or memory left.
     #[error("write to the database: {0}")]
-    Full(String),
-    /// The server takes no writes from anybody, as a standby does.
+    OutOfSpace(String),
+    /// The server is read-only, as a standby is.
     #[error("write to the database: {0}")]
     ReadOnly(String),
-    /// The user may not do this.
+    /// The database user lacks a privilege.
     #[error("write to the database: {0}")]
-    Forbidden(String),
-    /// A table or a column is not there.
+    InsufficientPrivilege(String),
+    /// A table or a column does not exist.
     #[error("read the database: {0}")]
-    Missing(String),
-    /// What is stored is not what it should be.
+    UndefinedObject(String),
+    /// A value or a response does not have the expected form.
     #[error("read the database: {0}")]
     Malformed(String),
-    /// Anything else the server reports.
+    /// Any other error that the server reports.
     #[error("use the database: {message} ({code})")]
     Statement {
-        /// The five characters that tell what it is.
+        /// The SQLSTATE code: five characters.
         code: String,
-        /// What the server says.
+        /// The server's message, with its detail if there is one.
         message: String,
     },
 }
 
 impl Error {
-    /// Returns whether the same may succeed at once, on another connection or after another transaction, though it failed so
-    /// many times.
-    pub(crate) const fn is_passing_now(&self, failures: u32) -> bool {
+    /// Returns whether an immediate retry may succeed, on another connection or after a concurrent transaction.
+    /// `failures` is the number of failed attempts so far.
+    pub(crate) const fn is_transient(&self, failures: u32) -> bool {
         match self {
             Self::Unreachable(_) | Self::Conflict(_) => true,
-            Self::Met(_) => failures <= MEETINGS_MAX,
-            Self::Address(_)
-            | Self::Refused(_)
+            Self::ConstraintViolation(_) => failures <= CONSTRAINT_RETRIES_MAX,
+            Self::InvalidUrl(_)
+            | Self::ConnectionRejected(_)
             | Self::Exhausted
-            | Self::Unsettled(_)
+            | Self::CommitUnknown(_)
             | Self::TimedOut(_)
-            | Self::Full(_)
+            | Self::OutOfSpace(_)
             | Self::ReadOnly(_)
-            | Self::Forbidden(_)
-            | Self::Missing(_)
+            | Self::InsufficientPrivilege(_)
+            | Self::UndefinedObject(_)
             | Self::Malformed(_)
             | Self::Statement { .. } => false,
         }
     }
 
-    /// Returns the failure of connecting: it is refused unless the way to the server failed. A cause that is no I/O is about
-    /// the settings, the password or TLS, and TLS reports a certificate as invalid data.
-    pub(crate) fn of_connecting(error: tokio_postgres::Error) -> Self {
+    /// Converts an error of connecting. It is [`Self::Unreachable`] if I/O failed, and [`Self::ConnectionRejected`]
+    /// otherwise: a cause that is not an I/O error concerns the settings, the password or TLS, and TLS reports an
+    /// untrusted certificate as invalid data.
+    pub(crate) fn from_connect_error(error: tokio_postgres::Error) -> Self {
         if error.as_db_error().is_some() {
             return error.into();
         }
@@ -92,14 +96,14 @@ impl Error {
             let io = cause.downcast_ref::<io::Error>();
             io.is_none_or(|cause| cause.kind() == io::ErrorKind::InvalidData)
         });
-        let message = with_cause(&error);
-        if is_refused { Self::Refused(message) } else { Self::Unreachable(message) }
+        let message = error_chain(&error);
+        if is_refused { Self::ConnectionRejected(message) } else { Self::Unreachable(message) }
     }
 
-    /// Returns what the client itself reports of a statement: a lost connection has an I/O error or nothing as its cause;
-    /// anything else is a value or an answer that does not fit.
-    fn of_client(error: &tokio_postgres::Error) -> Self {
-        let message = with_cause(error);
+    /// Converts an error that the client library reports itself. A lost connection has an I/O error or nothing as its
+    /// cause; any other cause is a parameter or response of the wrong type.
+    fn from_client_error(error: &tokio_postgres::Error) -> Self {
+        let message = error_chain(error);
         let is_lost = match error.source() {
             None => error.is_closed(),
             Some(cause) => cause
@@ -112,30 +116,36 @@ impl Error {
 
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
-        let Some(told) = error.as_db_error() else { return Self::of_client(&error) };
-        let message = match told.detail() {
-            Some(detail) => format!("{}: {detail}", told.message()),
-            None => told.message().to_owned(),
+        let Some(db_error) = error.as_db_error() else { return Self::from_client_error(&error) };
+        let message = match db_error.detail() {
+            Some(detail) => format!("{}: {detail}", db_error.message()),
+            None => db_error.message().to_owned(),
         };
-        let code = told.code();
+        let code = db_error.code();
         match code.code() {
             // Class 08 is the connection; 57P01 to 57P03 are a server that stops, crashed or starts.
-            lost if lost.starts_with("08") || lost.starts_with("57P0") => Self::Unreachable(message),
+            connection if connection.starts_with("08") || connection.starts_with("57P0") => {
+                Self::Unreachable(message)
+            }
             _ if *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Self::Unreachable(message),
             _ if *code == SqlState::TOO_MANY_CONNECTIONS => Self::Unreachable(message),
-            in_way if in_way.starts_with("40") => Self::Conflict(message),
+            rollback if rollback.starts_with("40") => Self::Conflict(message),
             _ if *code == SqlState::UNIQUE_VIOLATION || *code == SqlState::FOREIGN_KEY_VIOLATION => {
-                Self::Met(message)
+                Self::ConstraintViolation(message)
             }
             _ if *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::QUERY_CANCELED => {
                 Self::TimedOut(message)
             }
-            _ if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY => Self::Full(message),
+            _ if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY => {
+                Self::OutOfSpace(message)
+            }
             _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::ReadOnly(message),
-            _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => Self::Forbidden(message),
-            refused if refused.starts_with("28") || refused.starts_with("3D") => Self::Refused(message),
+            _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => Self::InsufficientPrivilege(message),
+            refused if refused.starts_with("28") || refused.starts_with("3D") => {
+                Self::ConnectionRejected(message)
+            }
             _ if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_COLUMN => {
-                Self::Missing(message)
+                Self::UndefinedObject(message)
             }
             damaged if damaged.starts_with("XX") => Self::Malformed(message),
             other => Self::Statement { code: other.to_owned(), message },
@@ -143,15 +153,15 @@ impl From<tokio_postgres::Error> for Error {
     }
 }
 
-/// Returns what an error says, with what it says of its cause.
-fn with_cause(error: &dyn std::error::Error) -> String {
+/// Returns the message of an error, followed by the messages of its causes that it does not contain already.
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.contains(&said) {
+        let message = next.to_string();
+        if !text.contains(&message) {
             text.push_str(": ");
-            text.push_str(&said);
+            text.push_str(&message);
         }
         cause = next.source();
     }

@@ -1,10 +1,11 @@
-//! Connections to PostgreSQL: one pool of them, transactions that are performed once however often a connection breaks, and
-//! news from the server ([`Listener`]). The one place that knows the client library.
+//! The PostgreSQL client: a connection pool, transactions that are applied exactly once even if a connection breaks,
+//! and notifications from the server ([`NotificationListener`]). The only crate that knows the client library.
 //!
-//! A [`Connection`] is used from one thread at a time and blocks it: what is read and written with it is the same code that
-//! works with an embedded engine. Statements whose answers nobody waits for travel together ([`Connection::send`]).
+//! A [`Connection`] is blocking and is used by one thread at a time, so that the code that reads and writes with it
+//! can also work with an embedded engine. Statements whose responses are not needed at once are pipelined
+//! ([`Connection::send`]).
 //!
-//! No table is known here, and no SQL but that of transactions.
+//! The crate knows no tables, and no SQL except that of sessions and transactions.
 
 mod connection;
 mod error;
@@ -16,10 +17,10 @@ mod value;
 
 pub use connection::Connection;
 pub use error::Error;
-pub use listener::Listener;
-pub use pool::{Figures, Passing, Pool, PoolSettings, Taking};
-pub use target::Target;
-pub use value::{Row, Value};
+pub use listener::NotificationListener;
+pub use pool::{Pool, PoolSettings, PoolStatistics, RetryPolicy, TransactionLocks};
+pub use target::DatabaseTarget;
+pub use value::{Row, SqlValue};
 
-/// The result type of this room.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! News from the server: what is told on a channel. What it means is the caller's matter.
+//! Notifications from the server (`LISTEN`/`NOTIFY`). The caller interprets their payloads.
 
 use futures::StreamExt;
 use futures::stream::poll_fn;
@@ -6,51 +6,56 @@ use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client};
 
 use crate::target::CONNECT_TIMEOUT;
-use crate::{Error, Result, Target, tls};
+use crate::{DatabaseTarget, Error, Result, tls};
 
-/// News that may wait here; more wait at the server.
-const NEWS_MAX: usize = 4_096;
+/// Maximum number of notifications buffered in this process. Further notifications stay in the connection and at the
+/// server.
+const BUFFERED_NOTIFICATIONS_MAX: usize = 4_096;
 
-/// A connection that listens.
-pub struct Listener {
-    news: mpsc::Receiver<String>,
-    /// It listens as long as this is there.
+/// A connection that listens on one channel. Dropping it ends the connection.
+pub struct NotificationListener {
+    /// The payloads, in the order in which the server sent them.
+    notifications: mpsc::Receiver<String>,
+    /// Kept because the connection is closed when its client is dropped.
     _client: Client,
 }
 
-impl Listener {
-    /// Connects and listens on a channel; its name is an identifier of SQL.
+impl NotificationListener {
+    /// Connects and executes `LISTEN` on a channel. `channel` must be an SQL identifier; it is not escaped.
     ///
     /// # Errors
-    /// When the server cannot be reached or entered.
-    pub async fn open(target: &Target, channel: &str) -> Result<Self> {
+    /// [`Error::Unreachable`] if the server cannot be reached within the connect timeout,
+    /// [`Error::ConnectionRejected`] if it refuses the login.
+    pub async fn open(target: &DatabaseTarget, channel: &str) -> Result<Self> {
         let limit = target.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-        let listening = tokio::time::timeout(limit, Self::listening(target, channel)).await;
+        let listening = tokio::time::timeout(limit, Self::connect_and_listen(target, channel)).await;
         listening
             .unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {} s", limit.as_secs()))))
     }
 
-    async fn listening(target: &Target, channel: &str) -> Result<Self> {
+    /// Connects, starts the task that forwards notifications, and executes `LISTEN`.
+    async fn connect_and_listen(target: &DatabaseTarget, channel: &str) -> Result<Self> {
         let connector = tls::connector(&target.verification)?;
         let (client, mut connection) =
-            target.config.connect(connector).await.map_err(Error::of_connecting)?;
-        let (sender, news) = mpsc::channel(NEWS_MAX);
+            target.config.connect(connector).await.map_err(Error::from_connect_error)?;
+        let (sender, notifications) = mpsc::channel(BUFFERED_NOTIFICATIONS_MAX);
         tokio::spawn(async move {
             let mut messages = poll_fn(move |context| connection.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {
-                if let AsyncMessage::Notification(told) = message
-                    && sender.send(told.payload().to_owned()).await.is_err()
+                if let AsyncMessage::Notification(notification) = message
+                    && sender.send(notification.payload().to_owned()).await.is_err()
                 {
                     return;
                 }
             }
         });
         client.batch_execute(&format!("LISTEN {channel}")).await.map_err(Error::from)?;
-        Ok(Self { news, _client: client })
+        Ok(Self { notifications, _client: client })
     }
 
-    /// Waits for the next news; `None` when the connection is lost.
-    pub async fn next(&mut self) -> Option<String> {
-        self.news.recv().await
+    /// Waits for the next notification and returns its payload, or `None` when the connection is lost. Cancelling the
+    /// call loses no notification.
+    pub async fn next_notification(&mut self) -> Option<String> {
+        self.notifications.recv().await
     }
 }

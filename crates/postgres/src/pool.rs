@@ -1,5 +1,5 @@
-//! Some connections that many share, and work that is done on one of them: again on another one when it breaks. What the
-//! work is, is the caller's matter.
+//! A connection pool, and the execution of work on one of its connections. Work is retried on another connection when
+//! a connection breaks. The pool does not know what the work is.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,177 +9,192 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::connection::{Connection, Ended};
-use crate::{Error, Result, Row, Target, Value};
+use crate::connection::{CommitOutcome, Connection};
+use crate::{DatabaseTarget, Error, Result, Row, SqlValue};
 
-/// Between the first attempts at what failed in passing; it doubles up to [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// The shortest and the longest time between two looks for connections that are old or unused.
-const REAPED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// Delay before the first retry of work that failed for a temporary reason. It doubles with each retry up to
+/// [`RETRY_DELAY_MAX`].
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(5);
+/// Maximum delay between two retries.
+const RETRY_DELAY_MAX: Duration = Duration::from_millis(500);
+/// Minimum and maximum interval at which the pool looks for expired and unused connections.
+const REAPER_INTERVAL_BOUNDS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// How many connections there are, and how long.
+/// The size of a pool and the lifetime of its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Connections that are kept open though nobody uses them.
+    /// Number of connections that are kept open even if they are unused.
     pub min_idle: u32,
-    /// The most connections.
+    /// Maximum number of connections.
     pub max: u32,
-    /// How long one may be unused before it is closed, as long as there are more than `min_idle`; zero is for ever.
-    pub idle: Duration,
-    /// How long one lives; zero is for ever.
-    pub lifetime: Duration,
-    /// How long to wait for a free one, and how long work that broke or met a conflict is tried again.
-    pub patience: Duration,
+    /// Time after which an unused connection is closed, as long as more than `min_idle` connections exist. Zero means
+    /// never.
+    pub idle_timeout: Duration,
+    /// Maximum age of a connection. Zero means no limit.
+    pub max_lifetime: Duration,
+    /// Maximum time to wait for a free connection, and total time for which failed work is retried.
+    pub wait_timeout: Duration,
 }
 
-/// How a pool is used.
+/// The current size of a pool, and counters since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Connections there are.
+pub struct PoolStatistics {
+    /// Number of open connections.
     pub connections: u32,
-    /// Those of them that nobody uses.
+    /// Number of open connections that are unused.
     pub idle: u32,
-    /// The most there may be.
+    /// Maximum number of connections.
     pub max: u32,
-    /// How many times one was asked for.
-    pub gets: u64,
-    /// How many of these had to wait.
-    pub waited: u64,
-    /// How many of these gave up.
-    pub timed_out: u64,
-    /// How long all waited together.
-    pub wait: Duration,
-    /// Connections that were made.
+    /// How many times a connection was requested.
+    pub checkouts: u64,
+    /// How many requests had to wait for a connection.
+    pub waits: u64,
+    /// How many requests gave up because the wait timeout elapsed.
+    pub timeouts: u64,
+    /// Total time that requests waited.
+    pub total_wait: Duration,
+    /// Number of connections that were opened.
     pub created: u64,
-    /// Connections that broke.
+    /// Number of connections that were closed because they broke.
     pub broken: u64,
-    /// Connections that were closed because they were old or unused.
+    /// Number of connections that were closed because they were too old or unused.
     pub expired: u64,
 }
 
-/// What a transaction takes before anything else.
+/// The advisory locks that a transaction acquires before its first statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Taking {
-    /// The locks, in the order in which all take theirs.
+pub struct TransactionLocks {
+    /// Lock keys, acquired in this order. All transactions must use the same order to avoid deadlocks.
     pub locks: Vec<i64>,
-    /// How long it waits for one of them, or of those it meets later; `None` means as long as anybody may.
-    pub wait: Option<Duration>,
+    /// Maximum time to wait for one of these locks, or for a row lock later in the transaction. `None` uses the
+    /// session's lock timeout.
+    pub lock_timeout: Option<Duration>,
 }
 
-impl From<Vec<i64>> for Taking {
+impl From<Vec<i64>> for TransactionLocks {
     fn from(locks: Vec<i64>) -> Self {
-        Self { locks, wait: None }
+        Self { locks, lock_timeout: None }
     }
 }
 
-/// Connections to one database.
+/// A pool of connections to one database. Clones share the connections.
 #[derive(Clone)]
 pub struct Pool {
-    connections: bb8::Pool<Maker>,
-    target: Arc<Target>,
+    /// The connections.
+    connections: bb8::Pool<ConnectionFactory>,
+    /// The database that the pool connects to.
+    target: Arc<DatabaseTarget>,
+    /// The size and lifetimes of the pool.
     settings: PoolSettings,
-    /// What came of the last attempt to connect that failed.
-    failed: watch::Receiver<Option<Error>>,
+    /// The failure of the most recent failed attempt to connect.
+    connect_failure: watch::Receiver<Option<Error>>,
 }
 
 impl Pool {
-    /// Returns a pool; nothing is connected before it is needed, except that `min_idle` connections are opened behind this
-    /// call.
-    pub async fn open(target: Target, settings: PoolSettings) -> Self {
+    /// Opens a pool. Returns without waiting for a connection: the pool opens `min_idle` connections in the
+    /// background and others on demand.
+    pub async fn open(target: DatabaseTarget, settings: PoolSettings) -> Self {
         let target = Arc::new(target);
-        let (failures, failed) = watch::channel(None);
+        let (failure_sender, failure) = watch::channel(None);
         let limit = |limit: Duration| (!limit.is_zero()).then_some(limit);
-        let [shortest, longest] = REAPED_EVERY;
+        let [shortest, longest] = REAPER_INTERVAL_BOUNDS;
         let connections = bb8::Pool::builder()
             .max_size(settings.max.max(1))
             .min_idle(Some(settings.min_idle.min(settings.max)))
-            .idle_timeout(limit(settings.idle))
-            .max_lifetime(limit(settings.lifetime))
-            .reaper_rate(settings.idle.min(settings.lifetime).clamp(shortest, longest))
-            .connection_timeout(settings.patience.max(PAUSE_MIN))
-            // Those used last are used first: what is left over grows old and goes.
+            .idle_timeout(limit(settings.idle_timeout))
+            .max_lifetime(limit(settings.max_lifetime))
+            .reaper_rate(settings.idle_timeout.min(settings.max_lifetime).clamp(shortest, longest))
+            .connection_timeout(settings.wait_timeout.max(RETRY_DELAY_MIN))
+            // The most recently used connection is reused first, so that surplus connections become idle and expire.
             .queue_strategy(QueueStrategy::Lifo)
-            // What fails is told to who waits, and tried again here.
+            // A failure to connect is reported to the waiting caller, and retried by this type.
             .retry_connection(false)
-            .error_sink(Box::new(Failures(Arc::new(failures))))
-            // A connection that broke while nobody used it tells so with the first statement; asking it each time would
-            // cost every question a second one.
+            .error_sink(Box::new(ConnectFailureSink(Arc::new(failure_sender))))
+            // A connection that broke while it was unused reports it with its first statement. Testing a
+            // connection at each checkout would cost a second round trip per request.
             .test_on_check_out(false)
-            .build_unchecked(Maker { target: Arc::clone(&target) });
-        Self { connections, target, settings, failed }
+            .build_unchecked(ConnectionFactory { target: Arc::clone(&target) });
+        Self { connections, target, settings, connect_failure: failure }
     }
 
-    /// Returns where the database is, without the password.
+    /// Returns the address of the database without the password, for display.
     pub fn location(&self) -> String {
         self.target.to_string()
     }
 
-    /// Returns the address, for a [`crate::Listener`].
-    pub fn target(&self) -> &Target {
+    /// Returns the address of the database, to open a [`crate::NotificationListener`].
+    pub fn target(&self) -> &DatabaseTarget {
         &self.target
     }
 
-    /// Returns how it is used.
-    pub fn figures(&self) -> Figures {
+    /// Returns the current size and counters of the pool.
+    pub fn statistics(&self) -> PoolStatistics {
         let state = self.connections.state();
-        let counted = state.statistics;
-        Figures {
+        let counters = state.statistics;
+        PoolStatistics {
             connections: state.connections,
             idle: state.idle_connections,
             max: self.settings.max,
-            gets: counted.get_started,
-            waited: counted.get_waited,
-            timed_out: counted.get_timed_out,
-            wait: counted.get_wait_time,
-            created: counted.connections_created,
-            broken: counted.connections_closed_broken + counted.connections_closed_invalid,
-            expired: counted.connections_closed_max_lifetime + counted.connections_closed_idle_timeout,
+            checkouts: counters.get_started,
+            waits: counters.get_waited,
+            timeouts: counters.get_timed_out,
+            total_wait: counters.get_wait_time,
+            created: counters.connections_created,
+            broken: counters.connections_closed_broken + counters.connections_closed_invalid,
+            expired: counters.connections_closed_max_lifetime + counters.connections_closed_idle_timeout,
         }
     }
 
-    /// Answers questions about one moment. It blocks no async thread, and asks again on another connection when one breaks.
+    /// Runs `work` on one snapshot of the database (REPEATABLE READ, read only). `work` runs on a blocking thread,
+    /// and runs again on another connection if its connection breaks, so it must have no other effects. Cancelling
+    /// the call stops retries, but not a statement that is being executed.
     ///
     /// # Errors
-    /// Those of `work`, and of the way to the server.
+    /// Returns the errors of `work`, and those of reaching the server.
     pub async fn read<T, E>(
         &self,
         work: impl Fn(&Connection) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<Error> + Passing + Send + 'static,
+        E: From<Error> + RetryPolicy + Send + 'static,
     {
         let pool = self.clone();
-        let snapshot = move |connection: &Connection| connection.snapshot(&work).map(Ended::Committed);
-        aside(async move { pool.again_and_again(snapshot).await }).await
+        let snapshot =
+            move |connection: &Connection| connection.read_snapshot(&work).map(CommitOutcome::Committed);
+        run_on_own_task(async move { pool.run_with_retries(snapshot).await }).await
     }
 
-    /// Performs what `work` does together, or nothing of it, and once: after taking these locks, and all of it again when
-    /// another transaction was in the way or the connection broke before it was committed. Whoever takes the same locks in
-    /// the same order waits.
+    /// Runs `work` in one transaction that is applied exactly once or not at all. It acquires the locks first;
+    /// transactions that need the same lock run one after another.
+    ///
+    /// The whole transaction is retried after a conflict with a concurrent transaction, and if the connection breaks
+    /// before the commit. If the connection breaks during the commit, the server is asked for the outcome. `work` can
+    /// run several times, so it must have no other effects.
     ///
     /// # Errors
-    /// Those of `work`, and of the way to the server: then nothing is done.
+    /// Returns the errors of `work`, and those of reaching the server. Nothing is written then, except after
+    /// [`Error::CommitUnknown`], where the outcome is not known.
     pub async fn write<T, E>(
         &self,
-        taking: impl Into<Taking>,
+        locks: impl Into<TransactionLocks>,
         work: impl Fn(&Connection) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<Error> + Passing + Send + 'static,
+        E: From<Error> + RetryPolicy + Send + 'static,
     {
-        let (pool, taking) = (self.clone(), taking.into());
-        let transaction = move |connection: &Connection| connection.transaction(&taking, &work);
-        aside(async move { pool.again_and_again(transaction).await }).await
+        let (pool, locks) = (self.clone(), locks.into());
+        let transaction = move |connection: &Connection| connection.transaction(&locks, &work);
+        run_on_own_task(async move { pool.run_with_retries(transaction).await }).await
     }
 
-    /// Performs statements that are no transaction of ours, or bring their own, once.
+    /// Runs `work` once on a connection, without a transaction and without retries. For statements that cannot run in
+    /// a transaction, or that manage their own.
     ///
     /// # Errors
-    /// Those of `work`, and of the way to the server.
-    pub async fn with<T, E>(
+    /// Returns the errors of `work`, and those of reaching the server.
+    pub async fn with_connection<T, E>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
@@ -188,114 +203,127 @@ impl Pool {
         E: From<Error> + Send + 'static,
     {
         let pool = self.clone();
-        aside(async move {
-            let connection = pool.connection().await?;
-            blocking(move || used(&connection, work)).await
+        run_on_own_task(async move {
+            let connection = pool.acquire().await?;
+            run_blocking(move || run_on_connection(&connection, work)).await
         })
         .await
     }
 
-    async fn again_and_again<T, E>(
+    /// Runs `work` on a connection and retries temporary failures with growing delays, until the wait timeout has
+    /// elapsed.
+    async fn run_with_retries<T, E>(
         &self,
-        work: impl Fn(&Connection) -> Result<Ended<T>, E> + Send + 'static,
+        work: impl Fn(&Connection) -> Result<CommitOutcome<T>, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<Error> + Passing + Send + 'static,
+        E: From<Error> + RetryPolicy + Send + 'static,
     {
-        let give_up = Instant::now() + self.settings.patience;
-        let mut pause = PAUSE_MIN;
+        let deadline = Instant::now() + self.settings.wait_timeout;
+        let mut delay = RETRY_DELAY_MIN;
         let mut failures = 0;
-        // Connections that a server ended while nobody used them are found one by one.
-        let mut dead = self.settings.max;
+        // A restarted server leaves dead connections in the pool, which are found one after another. So many retries
+        // do without a delay.
+        let mut immediate_retries = self.settings.max;
         let mut work = work;
         loop {
-            let mut was_dead = false;
-            let failure = match self.connection().await {
+            let mut was_lost = false;
+            let failure = match self.acquire().await {
                 Ok(connection) => {
-                    let (outcome, server, is_lost, same) = blocking(move || {
-                        let outcome = used(&connection, &work);
-                        Ok::<_, Error>((outcome, connection.server(), connection.is_lost(), work))
+                    let (outcome, incarnation, is_lost, returned) = run_blocking(move || {
+                        let outcome = run_on_connection(&connection, &work);
+                        Ok::<_, Error>((outcome, connection.server_incarnation(), connection.is_lost(), work))
                     })
                     .await?;
-                    (work, was_dead) = (same, is_lost);
+                    (work, was_lost) = (returned, is_lost);
                     match outcome {
-                        Ok(Ended::Committed(done)) => return Ok(done),
-                        Ok(Ended::Unknown(done, number)) => match self.is_committed(number, &server).await? {
-                            true => return Ok(done),
-                            false => E::from(Error::Unreachable("the connection was lost".to_owned())),
-                        },
+                        Ok(CommitOutcome::Committed(value)) => return Ok(value),
+                        Ok(CommitOutcome::Unknown(value, id)) => {
+                            match self.is_committed(id, &incarnation).await? {
+                                true => return Ok(value),
+                                false => E::from(Error::Unreachable("the connection was lost".to_owned())),
+                            }
+                        }
                         Err(error) => error,
                     }
                 }
                 Err(error) => E::from(error),
             };
             failures += 1;
-            if !failure.is_passing(failures) || Instant::now() + pause >= give_up {
+            if !failure.should_retry(failures) || Instant::now() + delay >= deadline {
                 return Err(failure);
             }
-            if was_dead && dead > 0 {
-                dead -= 1;
+            if was_lost && immediate_retries > 0 {
+                immediate_retries -= 1;
                 continue;
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(RETRY_DELAY_MAX);
         }
     }
 
-    /// Returns whether the transaction with that number, whose end nobody saw, was committed. Nothing is told before the
-    /// server knows: what is done twice is worse than what takes long. A server that crashed since may have given the number
-    /// to another transaction: it does not know.
-    async fn is_committed(&self, number: String, server: &str) -> Result<bool> {
-        let give_up = Instant::now() + self.settings.patience * 2;
+    /// Asks the server whether the transaction with this id was committed. Used when the response to the commit was
+    /// lost.
+    ///
+    /// It waits while the transaction is still in progress, because executing the work twice is worse than waiting.
+    ///
+    /// # Errors
+    /// [`Error::CommitUnknown`] if the server no longer knows the transaction, or if it crashed in between: it may
+    /// have given the id to another transaction.
+    async fn is_committed(&self, transaction_id: String, incarnation: &str) -> Result<bool> {
+        let deadline = Instant::now() + self.settings.wait_timeout * 2;
         loop {
-            let values = vec![Value::from(number.clone())];
-            let asked = match self.connection().await {
+            let values = vec![SqlValue::from(transaction_id.clone())];
+            let response = match self.acquire().await {
                 Ok(connection) => {
-                    blocking(move || {
-                        let rows = used(&connection, |connection| {
+                    run_blocking(move || {
+                        let rows = run_on_connection(&connection, |connection| {
                             connection.query("SELECT pg_xact_status($1::text::xid8)", &values)
                         });
                         let status = rows?.first().map_or(Ok(None), |row: &Row| row.text(0))?;
-                        Ok::<_, Error>((status, connection.server()))
+                        Ok::<_, Error>((status, connection.server_incarnation()))
                     })
                     .await
                 }
                 Err(error) => Err(error),
             };
-            let unsettled = match asked {
-                Ok((_, asked)) if *asked != *server => {
-                    let reason = "the server crashed, or it is another one".to_owned();
-                    return Err(Error::Unsettled(reason));
+            let reason = match response {
+                Ok((_, current)) if *current != *incarnation => {
+                    let reason = "the server crashed, or it is a different server".to_owned();
+                    return Err(Error::CommitUnknown(reason));
                 }
                 Ok((Some(status), _)) if status == "committed" => return Ok(true),
                 Ok((Some(status), _)) if status == "aborted" => return Ok(false),
-                Ok((Some(status), _)) => format!("it is still {status}"),
-                Ok((None, _)) => return Err(Error::Unsettled("the server has forgotten it".to_owned())),
+                Ok((Some(status), _)) => format!("the transaction is still {status}"),
+                Ok((None, _)) => {
+                    let reason = "the server no longer knows the transaction".to_owned();
+                    return Err(Error::CommitUnknown(reason));
+                }
                 Err(error) => error.to_string(),
             };
-            if Instant::now() >= give_up {
-                return Err(Error::Unsettled(unsettled));
+            if Instant::now() >= deadline {
+                return Err(Error::CommitUnknown(reason));
             }
-            tokio::time::sleep(PAUSE_MAX).await;
+            tokio::time::sleep(RETRY_DELAY_MAX).await;
         }
     }
 
-    /// Returns a connection that nobody else uses. Who waits is told why none can be made; while there are some, one of them
-    /// comes free.
-    async fn connection(&self) -> Result<PooledConnection<'static, Maker>> {
-        let mut failed = self.failed.clone();
-        failed.mark_unchanged();
-        let mut got = std::pin::pin!(self.connections.get_owned());
+    /// Returns a connection for exclusive use, and waits for one if necessary. If no connection exists and none can
+    /// be opened, the reason is returned at once. While connections exist, one of them will become free.
+    async fn acquire(&self) -> Result<PooledConnection<'static, ConnectionFactory>> {
+        let mut failures = self.connect_failure.clone();
+        failures.mark_unchanged();
+        let mut checkout = std::pin::pin!(self.connections.get_owned());
         loop {
             tokio::select! {
                 biased;
-                got = &mut got => return got.map_err(|error| match error {
+                result = &mut checkout => return result.map_err(|error| match error {
                     RunError::User(error) => error,
                     RunError::TimedOut => Error::Exhausted,
                 }),
-                Ok(()) = failed.changed() => {
-                    let failure = failed.borrow_and_update().clone();
+                Ok(()) = failures.changed() => {
+                    let failure = failures.borrow_and_update().clone();
                     if let Some(failure) = failure.filter(|_| self.connections.state().connections == 0) {
                         return Err(failure);
                     }
@@ -305,31 +333,32 @@ impl Pool {
     }
 }
 
-/// Whether a failure may be gone when the same is tried again.
-pub trait Passing {
-    /// Returns whether it may, after so many failures.
-    fn is_passing(&self, failures: u32) -> bool;
+/// Errors that know whether a failed operation is worth a retry.
+pub trait RetryPolicy {
+    /// Returns whether the operation may succeed if it is retried after this number of failures.
+    fn should_retry(&self, failures: u32) -> bool;
 }
 
-impl Passing for Error {
-    fn is_passing(&self, failures: u32) -> bool {
-        self.is_passing_now(failures)
+impl RetryPolicy for Error {
+    fn should_retry(&self, failures: u32) -> bool {
+        self.is_transient(failures)
     }
 }
 
-/// Does something on a connection. One on which something was begun that panicked is not used again.
-fn used<T>(connection: &Connection, work: impl FnOnce(&Connection) -> T) -> T {
-    connection.begin_use();
-    let done = work(connection);
-    connection.end_use();
-    done
+/// Runs `work` on a connection. If it panics, the connection stays marked as in use, and the pool discards it.
+fn run_on_connection<T>(connection: &Connection, work: impl FnOnce(&Connection) -> T) -> T {
+    connection.mark_in_use();
+    let result = work(connection);
+    connection.mark_unused();
+    result
 }
 
-/// Where failures to connect are told: the one who needs a connection is not the one who makes it.
+/// Receives the failures of opening connections. The pool opens connections in tasks of its own, so the caller that
+/// needs one does not see the failure otherwise.
 #[derive(Debug, Clone)]
-struct Failures(Arc<watch::Sender<Option<Error>>>);
+struct ConnectFailureSink(Arc<watch::Sender<Option<Error>>>);
 
-impl ErrorSink<Error> for Failures {
+impl ErrorSink<Error> for ConnectFailureSink {
     fn sink(&self, error: Error) {
         self.0.send_replace(Some(error));
     }
@@ -339,41 +368,45 @@ impl ErrorSink<Error> for Failures {
     }
 }
 
-/// Does work on a task of its own, as long as the caller waits for it: a connection that is given to a caller who is not polled
-/// for a while, because it waits for something else that needs one, would be nobody's.
-async fn aside<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, E>
+/// Runs `work` on its own task, which is aborted when the caller is dropped.
+///
+/// Without a task of its own, a caller could be handed a connection while it is not polled, for example because it
+/// waits for another future that needs a connection. The connection would then be unused, and both would wait.
+async fn run_on_own_task<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    AbortOnDropHandle::new(tokio::spawn(work)).await.unwrap_or_else(|error| Err(ended(&error).into()))
+    AbortOnDropHandle::new(tokio::spawn(work)).await.unwrap_or_else(|error| Err(task_failure(&error).into()))
 }
 
-/// Does what blocks where it may.
-async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+/// Runs blocking work on a blocking thread.
+async fn run_blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ended(&error).into()))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(task_failure(&error).into()))
 }
 
-fn ended(error: &JoinError) -> Error {
-    Error::Unreachable(format!("the work on a connection ended: {error}"))
+/// Returns the error for a task that panicked or was cancelled.
+fn task_failure(error: &JoinError) -> Error {
+    Error::Unreachable(format!("the database task stopped: {error}"))
 }
 
-/// Makes connections.
-struct Maker {
-    target: Arc<Target>,
+/// Opens and checks the connections of a [`Pool`].
+struct ConnectionFactory {
+    /// The database to connect to.
+    target: Arc<DatabaseTarget>,
 }
 
-impl ManageConnection for Maker {
+impl ManageConnection for ConnectionFactory {
     type Connection = Connection;
     type Error = Error;
 
     async fn connect(&self) -> Result<Connection> {
         let target = Arc::clone(&self.target);
-        blocking(move || Connection::open(&target)).await
+        run_blocking(move || Connection::open(&target)).await
     }
 
     async fn is_valid(&self, _: &mut Connection) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Where a database is: its URL, read once. The password in it is never told.
+//! The address of a database, parsed from its URL. The password is never part of a displayed address or of an error.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,37 +8,40 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use crate::tls::Verification;
+use crate::tls::CertificateVerification;
 use crate::{Error, Result};
 
-/// How long one attempt to connect may take, with all that is said until the session is ready, unless the URL says otherwise
+/// Maximum duration of one attempt to connect, including the setup of the session. The URL can change it
 /// (`connect_timeout`).
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long what was sent may stay unanswered on the way before the connection counts as lost.
-const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(20);
-/// How long a connection is silent before the way is tried.
+/// How long sent data may stay unacknowledged before the connection counts as lost (`TCP_USER_TIMEOUT`).
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Idle time after which the first TCP keepalive probe is sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-/// Between two such tries, and how many of them in a row are in vain before the connection counts as lost: whoever waits for a
-/// statement without a limit finds out by them that the server is gone.
+/// Time between two keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of unanswered keepalive probes after which the connection counts as lost. Statements without a time limit
+/// depend on these probes to notice that the server is gone.
 const KEEPALIVES_MAX: u32 = 4;
 
-/// A database's address, and how the way there is secured.
+/// The address of a database, and how the connection to it is secured.
 #[derive(Clone)]
-pub struct Target {
+pub struct DatabaseTarget {
+    /// Host, port, user, database and the other connection settings.
     pub(crate) config: Config,
-    pub(crate) verification: Verification,
+    /// The certificates that are accepted from the server.
+    pub(crate) verification: CertificateVerification,
 }
 
-impl Target {
-    /// Returns whether `url` is an address of this kind.
+impl DatabaseTarget {
+    /// Returns whether `url` is a PostgreSQL URL.
     pub fn is_url(url: &str) -> bool {
         url.starts_with("postgres://") || url.starts_with("postgresql://")
     }
 
-    /// Returns the target with the name under which the server shows its connections, unless the URL has one.
+    /// Sets the name under which the server lists these connections (`application_name`), unless the URL has one.
     #[must_use]
-    pub fn named(mut self, application: &str) -> Self {
+    pub fn with_application_name(mut self, application: &str) -> Self {
         if self.config.get_application_name().is_none() {
             self.config.application_name(application);
         }
@@ -46,13 +49,17 @@ impl Target {
     }
 }
 
-impl FromStr for Target {
+impl FromStr for DatabaseTarget {
     type Err = Error;
 
-    /// Reads a URL as `psql` takes it. Of `sslmode`, `verify-ca` is taken as `verify-full`, and `allow` as `prefer`.
+    /// Parses a URL in the form that `psql` accepts. `sslmode=verify-ca` is treated as `verify-full`, and `allow` as
+    /// `prefer`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`] if the URL has another scheme, an unknown `sslmode` or a part that cannot be parsed.
     fn from_str(url: &str) -> Result<Self> {
         if !Self::is_url(url) {
-            return Err(Error::Address("it does not begin with postgres://".to_owned()));
+            return Err(Error::InvalidUrl("the URL does not begin with postgres://".to_owned()));
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut root) = (None, None);
@@ -66,14 +73,14 @@ impl FromStr for Target {
                 }
             }
         }
-        // A blank would be read as a plus.
+        // The serializer encodes a space as `+`, which the parser of the client library would keep as a plus sign.
         let others = others.finish().replace('+', "%20");
         let mut config = Config::from_str(&format!("{base}?{others}")).map_err(|error| {
-            Error::Address(
+            Error::InvalidUrl(
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string),
             )
         })?;
-        let (ssl, verification) = secured(mode.as_deref(), root)?;
+        let (ssl, verification) = parse_ssl_mode(mode.as_deref(), root)?;
         config.ssl_mode(ssl);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
@@ -81,7 +88,7 @@ impl FromStr for Target {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             config.host("localhost");
         }
-        config.tcp_user_timeout(ACKNOWLEDGED_WITHIN);
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
         config
             .keepalives_idle(KEEPALIVE_IDLE)
             .keepalives_interval(KEEPALIVE_INTERVAL)
@@ -90,37 +97,40 @@ impl FromStr for Target {
     }
 }
 
-/// Returns what a mode means: whether the way is encrypted, and whether the server must prove who it is.
-fn secured(mode: Option<&str>, root: Option<String>) -> Result<(SslMode, Verification)> {
+/// Translates `sslmode` and `sslrootcert` into the client's TLS mode and the verification of the server's
+/// certificate.
+fn parse_ssl_mode(mode: Option<&str>, root: Option<String>) -> Result<(SslMode, CertificateVerification)> {
     let root = root.filter(|root| root != "system").map(PathBuf::from);
     Ok(match mode {
-        Some("disable") => (SslMode::Disable, Verification::None),
-        None | Some("prefer" | "allow") => (SslMode::Prefer, Verification::None),
-        Some("require") if root.is_none() => (SslMode::Require, Verification::None),
-        Some("require" | "verify-ca" | "verify-full") => (SslMode::Require, Verification::Full { root }),
+        Some("disable") => (SslMode::Disable, CertificateVerification::None),
+        None | Some("prefer" | "allow") => (SslMode::Prefer, CertificateVerification::None),
+        Some("require") if root.is_none() => (SslMode::Require, CertificateVerification::None),
+        Some("require" | "verify-ca" | "verify-full") => {
+            (SslMode::Require, CertificateVerification::Full { root })
+        }
         Some(other) => {
-            let known = "disable, prefer, require and verify-full";
-            return Err(Error::Address(format!("`sslmode={other}` is none of {known}")));
+            let known = "use disable, prefer, require or verify-full";
+            return Err(Error::InvalidUrl(format!("unknown `sslmode={other}`; {known}")));
         }
     })
 }
 
-/// The address without the password, as it may be shown.
-impl fmt::Display for Target {
+/// Formats the address without the password.
+impl fmt::Display for DatabaseTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;
         if let Some(user) = self.config.get_user() {
             write!(f, "{user}@")?;
         }
-        for (at, host) in self.config.get_hosts().iter().enumerate() {
-            let comma = if at > 0 { "," } else { "" };
+        for (index, host) in self.config.get_hosts().iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
             match host {
                 Host::Tcp(name) => write!(f, "{comma}{name}")?,
                 #[cfg(unix)]
                 Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
             }
             let ports = self.config.get_ports();
-            if let Some(port) = ports.get(at).or_else(|| ports.first()) {
+            if let Some(port) = ports.get(index).or_else(|| ports.first()) {
                 write!(f, ":{port}")?;
             }
         }
@@ -128,9 +138,9 @@ impl fmt::Display for Target {
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for DatabaseTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Target({self})")
+        write!(f, "DatabaseTarget({self})")
     }
 }
 
@@ -140,34 +150,39 @@ mod tests {
 
     #[test]
     fn a_target_is_shown_without_its_password() {
-        let shown = |url: &str| Target::from_str(url).unwrap().to_string();
+        let displayed = |url: &str| DatabaseTarget::from_str(url).unwrap().to_string();
         assert_eq!(
-            shown("postgres://ann:secret@db.example:6432/segue"),
+            displayed("postgres://ann:secret@db.example:6432/segue"),
             "postgres://ann@db.example:6432/segue"
         );
         assert_eq!(
-            shown("postgresql://ann@/segue?host=/run/pg&password=secret"),
+            displayed("postgresql://ann@/segue?host=/run/pg&password=secret"),
             "postgres://ann@/run/pg/segue"
         );
-        assert_eq!(shown("postgres://a:x@one,two/d?sslmode=require"), "postgres://a@one:5432,two:5432/d");
-        assert!(!format!("{:?}", Target::from_str("postgres://a:secret@h/d").unwrap()).contains("secret"));
+        assert_eq!(displayed("postgres://a:x@one,two/d?sslmode=require"), "postgres://a@one:5432,two:5432/d");
+        assert!(
+            !format!("{:?}", DatabaseTarget::from_str("postgres://a:secret@h/d").unwrap()).contains("secret")
+        );
     }
 
     #[test]
-    fn what_cannot_be_understood_is_told_without_the_password() {
+    fn an_invalid_url_is_reported_without_the_password() {
         for url in
             ["mysql://a:secret@h/d", "postgres://a:secret@h/d?sslmode=often", "postgres://a:secret@h:port/d"]
         {
-            let told = Target::from_str(url).unwrap_err().to_string();
-            assert!(told.starts_with("read the database's URL: ") && !told.contains("secret"), "{told}");
+            let message = DatabaseTarget::from_str(url).unwrap_err().to_string();
+            assert!(
+                message.starts_with("read the database's URL: ") && !message.contains("secret"),
+                "{message}"
+            );
         }
     }
 
     #[test]
-    fn a_mode_says_whether_the_server_must_prove_who_it_is() {
+    fn sslmode_decides_whether_the_server_certificate_is_verified() {
         let is_verified = |query: &str| {
-            let target = Target::from_str(&format!("postgres://a@h/d{query}")).unwrap();
-            matches!(target.verification, Verification::Full { .. })
+            let target = DatabaseTarget::from_str(&format!("postgres://a@h/d{query}")).unwrap();
+            matches!(target.verification, CertificateVerification::Full { .. })
         };
         for query in ["", "?sslmode=prefer", "?sslmode=require", "?sslmode=disable"] {
             assert!(!is_verified(query), "{query}");

@@ -1,4 +1,5 @@
-//! How the way to a server is secured, and whether it must prove who it is. Which of that is wanted is said by `target`.
+//! TLS for connections: the connector, and the verification of the server's certificate. `target` decides which mode
+//! is used.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,33 +14,38 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::{Error, Result};
 
-/// Whether a server must prove who it is.
+/// The verification of a server's certificate.
 #[derive(Debug, Clone)]
-pub(crate) enum Verification {
-    /// It need not: what is said is encrypted, to whomever.
+pub(crate) enum CertificateVerification {
+    /// Any certificate is accepted: the connection is encrypted, but the server is not authenticated.
     None,
-    /// Its certificate must be for its name, and come from an authority in the file (PEM), or from one this machine trusts.
+    /// The certificate must match the host name, and be issued by an authority of the PEM file `root`, or by one that
+    /// this machine trusts.
     Full { root: Option<PathBuf> },
 }
 
-/// Returns how connections are secured.
-pub(crate) fn connector(verification: &Verification) -> Result<MakeRustlsConnect> {
+/// Returns the TLS connector for a verification mode.
+///
+/// # Errors
+/// [`Error::ConnectionRejected`] if the certificates cannot be loaded.
+pub(crate) fn connector(verification: &CertificateVerification) -> Result<MakeRustlsConnect> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let refused = |error: &dyn std::fmt::Display| Error::Refused(error.to_string());
+    let rejected = |error: &dyn std::fmt::Display| Error::ConnectionRejected(error.to_string());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| rejected(&error))?;
     let config = match verification {
-        Verification::None => builder
+        CertificateVerification::None => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificateVerifier(provider)))
             .with_no_client_auth(),
-        Verification::Full { root: None } => {
-            builder.with_platform_verifier().map_err(|error| refused(&error))?.with_no_client_auth()
+        CertificateVerification::Full { root: None } => {
+            builder.with_platform_verifier().map_err(|error| rejected(&error))?.with_no_client_auth()
         }
-        Verification::Full { root: Some(path) } => {
-            let unreadable =
-                |error: &dyn std::fmt::Display| Error::Refused(format!("{}: {error}", path.display()));
+        CertificateVerification::Full { root: Some(path) } => {
+            let unreadable = |error: &dyn std::fmt::Display| {
+                Error::ConnectionRejected(format!("{}: {error}", path.display()))
+            };
             let mut roots = RootCertStore::empty();
             for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unreadable(&error))? {
                 let certificate = certificate.map_err(|error| unreadable(&error))?;
@@ -51,11 +57,12 @@ pub(crate) fn connector(verification: &Verification) -> Result<MakeRustlsConnect
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// Takes any certificate, as `sslmode=require` asks for: that a signature is the certificate's is checked all the same.
+/// Accepts any certificate, as `sslmode=require` asks for. The handshake signature is still verified against the
+/// certificate.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificateVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificateVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -1,4 +1,5 @@
-//! Values as they go to the server and come from it. Which column holds what is the caller's matter.
+//! SQL values in the forms in which they are sent to the server and received from it. The caller knows which column
+//! holds which value.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -8,76 +9,76 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::{Error, Result};
 
-/// Stands before a character that the server cannot hold in a text, or that is this one itself. It is no character of any
-/// script.
+/// Precedes a character that the server cannot store in a text, and the escape character itself. It is a noncharacter
+/// of Unicode, so no real text contains it.
 const ESCAPE: char = '\u{10FFFE}';
-/// Behind [`ESCAPE`]: a NUL.
-const NUL: char = '0';
-/// Behind [`ESCAPE`]: itself.
-const ITSELF: char = '1';
+/// Follows [`ESCAPE`] in place of a NUL.
+const ESCAPED_NUL: char = '0';
+/// Follows [`ESCAPE`] in place of the escape character itself.
+const ESCAPED_ESCAPE: char = '1';
 
-/// A value.
+/// A parameter of a statement, or a value of a row.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value<'a> {
-    /// None.
+pub enum SqlValue<'a> {
+    /// SQL NULL.
     Null,
-    /// A whole number, or a truth value as 0 or 1.
+    /// An integer. Booleans are 0 or 1.
     Integer(i64),
-    /// A number.
+    /// A floating-point number.
     Real(f64),
-    /// A text; one with NULs in it is stored escaped.
+    /// A text. NUL characters are escaped, because the server cannot store them.
     Text(Cow<'a, str>),
-    /// Bytes.
+    /// Binary data.
     Blob(Cow<'a, [u8]>),
-    /// Whole numbers, for a parameter of type `bigint[]`.
+    /// Integers, as a parameter of type `bigint[]`.
     Integers(Cow<'a, [i64]>),
-    /// Texts, for a parameter of type `text[]`.
+    /// Texts, as a parameter of type `text[]`.
     Texts(Vec<Option<Cow<'a, str>>>),
-    /// Bytes, for a parameter of type `bytea[]`.
+    /// Binary data, as a parameter of type `bytea[]`.
     Blobs(Vec<Option<Cow<'a, [u8]>>>),
 }
 
-impl Value<'_> {
-    /// Returns the value with what it borrows copied.
-    pub fn into_owned(self) -> Value<'static> {
+impl SqlValue<'_> {
+    /// Returns the value with all borrowed data copied.
+    pub fn into_owned(self) -> SqlValue<'static> {
         match self {
-            Self::Null => Value::Null,
-            Self::Integer(number) => Value::Integer(number),
-            Self::Real(number) => Value::Real(number),
-            Self::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
-            Self::Blob(bytes) => Value::Blob(Cow::Owned(bytes.into_owned())),
-            Self::Integers(numbers) => Value::Integers(Cow::Owned(numbers.into_owned())),
-            Self::Texts(texts) => Value::Texts(texts.into_iter().map(owned).collect()),
-            Self::Blobs(blobs) => Value::Blobs(blobs.into_iter().map(owned).collect()),
+            Self::Null => SqlValue::Null,
+            Self::Integer(number) => SqlValue::Integer(number),
+            Self::Real(number) => SqlValue::Real(number),
+            Self::Text(text) => SqlValue::Text(Cow::Owned(text.into_owned())),
+            Self::Blob(bytes) => SqlValue::Blob(Cow::Owned(bytes.into_owned())),
+            Self::Integers(numbers) => SqlValue::Integers(Cow::Owned(numbers.into_owned())),
+            Self::Texts(texts) => SqlValue::Texts(texts.into_iter().map(into_owned_cow).collect()),
+            Self::Blobs(blobs) => SqlValue::Blobs(blobs.into_iter().map(into_owned_cow).collect()),
         }
     }
 }
 
-impl<'a> From<&'a str> for Value<'a> {
+impl<'a> From<&'a str> for SqlValue<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Value<'_> {
+impl From<String> for SqlValue<'_> {
     fn from(text: String) -> Self {
         Self::Text(Cow::Owned(text))
     }
 }
 
-impl From<i64> for Value<'_> {
+impl From<i64> for SqlValue<'_> {
     fn from(number: i64) -> Self {
         Self::Integer(number)
     }
 }
 
-impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+impl<'a, T: Into<SqlValue<'a>>> From<Option<T>> for SqlValue<'a> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
 }
 
-impl ToSql for Value<'_> {
+impl ToSql for SqlValue<'_> {
     fn to_sql(
         &self,
         ty: &Type,
@@ -92,12 +93,12 @@ impl ToSql for Value<'_> {
             Self::Integer(number) if *ty == Type::FLOAT8 => out.put_f64(*number as f64),
             Self::Integer(number) => out.put_i64(*number),
             Self::Real(number) => out.put_f64(*number),
-            Self::Text(text) => out.put_slice(escaped(text).as_bytes()),
+            Self::Text(text) => out.put_slice(escape(text).as_bytes()),
             Self::Blob(bytes) => out.put_slice(bytes),
             Self::Integers(numbers) => return numbers.as_ref().to_sql(ty, out),
             Self::Texts(texts) => {
                 let texts: Vec<Option<Cow<'_, str>>> =
-                    texts.iter().map(|text| text.as_deref().map(escaped)).collect();
+                    texts.iter().map(|text| text.as_deref().map(escape)).collect();
                 return texts.to_sql(ty, out);
             }
             Self::Blobs(blobs) => {
@@ -115,7 +116,7 @@ impl ToSql for Value<'_> {
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for Value<'a> {
+impl<'a> FromSql<'a> for SqlValue<'a> {
     fn from_sql(ty: &Type, raw: &'a [u8]) -> std::result::Result<Self, Box<dyn StdError + Sync + Send>> {
         Ok(match *ty {
             Type::BOOL => Self::Integer(bool::from_sql(ty, raw)?.into()),
@@ -126,7 +127,7 @@ impl<'a> FromSql<'a> for Value<'a> {
             Type::FLOAT8 => Self::Real(f64::from_sql(ty, raw)?),
             Type::BYTEA => Self::Blob(Cow::Borrowed(raw)),
             Type::TEXT | Type::VARCHAR | Type::NAME | Type::UNKNOWN => {
-                Self::Text(unescaped(std::str::from_utf8(raw)?))
+                Self::Text(unescape(std::str::from_utf8(raw)?))
             }
             ref other => return Err(format!("a value of type {other}").into()),
         })
@@ -141,26 +142,29 @@ impl<'a> FromSql<'a> for Value<'a> {
     }
 }
 
-fn owned<T: ToOwned + ?Sized + 'static>(value: Option<Cow<'_, T>>) -> Option<Cow<'static, T>> {
+/// Returns the value with its borrowed data copied, if there is a value.
+fn into_owned_cow<T: ToOwned + ?Sized + 'static>(value: Option<Cow<'_, T>>) -> Option<Cow<'static, T>> {
     value.map(|value| Cow::Owned(value.into_owned()))
 }
 
-fn escaped(text: &str) -> Cow<'_, str> {
+/// Escapes NULs and escape characters. A text without them is returned unchanged.
+fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', ESCAPE]) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 8);
     for char in text.chars() {
         match char {
-            '\0' => escaped.extend([ESCAPE, NUL]),
-            ESCAPE => escaped.extend([ESCAPE, ITSELF]),
+            '\0' => escaped.extend([ESCAPE, ESCAPED_NUL]),
+            ESCAPE => escaped.extend([ESCAPE, ESCAPED_ESCAPE]),
             other => escaped.push(other),
         }
     }
     Cow::Owned(escaped)
 }
 
-fn unescaped(text: &str) -> Cow<'_, str> {
+/// Reverts [`escape`].
+fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains(ESCAPE) {
         return Cow::Borrowed(text);
     }
@@ -168,11 +172,11 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     let mut chars = text.chars();
     while let Some(char) = chars.next() {
         match (char, char == ESCAPE) {
-            (_, true) if chars.clone().next() == Some(NUL) => {
+            (_, true) if chars.clone().next() == Some(ESCAPED_NUL) => {
                 chars.next();
                 plain.push('\0');
             }
-            (_, true) if chars.clone().next() == Some(ITSELF) => {
+            (_, true) if chars.clone().next() == Some(ESCAPED_ESCAPE) => {
                 chars.next();
                 plain.push(ESCAPE);
             }
@@ -182,53 +186,54 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// A row of an answer.
+/// A row of a result.
 #[derive(Debug, Clone)]
 pub struct Row(pub(crate) tokio_postgres::Row);
 
 impl Row {
-    /// Returns the value of the column at a place, from 0 on.
+    /// Returns the value of the column at a zero-based index.
     ///
     /// # Errors
-    /// [`Error::Malformed`] when there is none, or its type is none that is known here.
-    pub fn at(&self, place: usize) -> Result<Value<'_>> {
-        self.0.try_get(place).map_err(|error| malformed(&error))
+    /// [`Error::Malformed`] if there is no such column, or if its type is not supported.
+    pub fn get(&self, index: usize) -> Result<SqlValue<'_>> {
+        self.0.try_get(index).map_err(|error| malformed_error(&error))
     }
 
-    /// Returns the value of the column with that name.
+    /// Returns the value of the column with this name.
     ///
     /// # Errors
-    /// As [`Self::at`].
-    pub fn named(&self, name: &str) -> Result<Value<'_>> {
-        self.0.try_get(name).map_err(|error| malformed(&error))
+    /// As [`Self::get`].
+    pub fn get_by_name(&self, name: &str) -> Result<SqlValue<'_>> {
+        self.0.try_get(name).map_err(|error| malformed_error(&error))
     }
 
-    /// Returns the text at a place; `None` when there is none.
+    /// Returns the text of the column at a zero-based index, or `None` for NULL.
     ///
     /// # Errors
-    /// [`Error::Malformed`] when it is something else.
-    pub fn text(&self, place: usize) -> Result<Option<String>> {
-        match self.at(place)? {
-            Value::Null => Ok(None),
-            Value::Text(text) => Ok(Some(text.into_owned())),
+    /// [`Error::Malformed`] if the value is not a text.
+    pub fn text(&self, index: usize) -> Result<Option<String>> {
+        match self.get(index)? {
+            SqlValue::Null => Ok(None),
+            SqlValue::Text(text) => Ok(Some(text.into_owned())),
             other => Err(Error::Malformed(format!("a text is expected, not {other:?}"))),
         }
     }
 
-    /// Returns the whole number at a place; `None` when there is none.
+    /// Returns the integer of the column at a zero-based index, or `None` for NULL.
     ///
     /// # Errors
-    /// [`Error::Malformed`] when it is something else.
-    pub fn integer(&self, place: usize) -> Result<Option<i64>> {
-        match self.at(place)? {
-            Value::Null => Ok(None),
-            Value::Integer(number) => Ok(Some(number)),
-            other => Err(Error::Malformed(format!("a whole number is expected, not {other:?}"))),
+    /// [`Error::Malformed`] if the value is not an integer.
+    pub fn integer(&self, index: usize) -> Result<Option<i64>> {
+        match self.get(index)? {
+            SqlValue::Null => Ok(None),
+            SqlValue::Integer(number) => Ok(Some(number)),
+            other => Err(Error::Malformed(format!("an integer is expected, not {other:?}"))),
         }
     }
 }
 
-fn malformed(error: &tokio_postgres::Error) -> Error {
+/// Converts an error of reading a column.
+fn malformed_error(error: &tokio_postgres::Error) -> Error {
     Error::Malformed(error.to_string())
 }
 
@@ -237,11 +242,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_come_back_as_they_were_whatever_is_in_them() {
+    fn every_text_survives_escaping_and_unescaping() {
         for text in ["", "plain", "a\0b", "\0", "\u{10FFFE}", "\u{10FFFE}0", "\u{10FFFE}\0\u{10FFFE}1 ü"] {
-            let stored = escaped(text);
+            let stored = escape(text);
             assert!(!stored.contains('\0'), "{text:?}");
-            assert_eq!(unescaped(&stored), text);
+            assert_eq!(unescape(&stored), text);
         }
     }
 }

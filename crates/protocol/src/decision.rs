@@ -59,7 +59,7 @@ impl Decisions {
     ///
     /// # Errors
     /// One line that says what cannot be read, or which field is unknown.
-    pub fn from_request(json: &str) -> Result<Self, String> {
+    pub fn parse_request(json: &str) -> Result<Self, String> {
         let given: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let decisions: Self = serde_json::from_value(given.clone()).map_err(|error| error.to_string())?;
         let read = serde_json::to_value(&decisions).map_err(|error| error.to_string())?;
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn g3_a_misspelt_field_of_a_request_is_refused() {
-        let read = |json: &str| Decisions::from_request(json);
+        let read = |json: &str| Decisions::parse_request(json);
         assert!(read(r#"{"decisions":[{"type":"approve","summary_sha256":"ab","args":null}]}"#).is_ok());
         assert!(read(r#"{"decisions":[{"type":"approve","args":{"summary_md":"x"}}]}"#).is_ok());
         assert_eq!(

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::ids::{EventId, HandoffId, RunId, ThreadId};
 use crate::message::Message;
-use body::{EventBody, UnreadableBody};
+use body::{EventBody, EventBodyError};
 use catalog::EventType;
 use metadata::EventMetadata;
 
@@ -69,13 +69,13 @@ pub struct Event {
 
 impl NewEvent {
     /// Returns the event that stores `body`, without run, key or metadata.
-    pub fn of<T: EventBody>(body: &T, created_at: Timestamp) -> Result<Self, serde_json::Error> {
+    pub fn from_body<T: EventBody>(body: &T, created_at: Timestamp) -> Result<Self, serde_json::Error> {
         Ok(Self {
             event_id: EventId::generate(),
             event_type: T::TYPE,
             run_id: None,
             event_key: None,
-            content: body.stored_json()?,
+            content: body.to_stored_json()?,
             metadata: None,
             created_at,
         })
@@ -107,24 +107,24 @@ impl NewEvent {
     }
 
     /// Returns the event that stores `message`.
-    pub fn message(message: &Message, created_at: Timestamp) -> Result<Self, serde_json::Error> {
+    pub fn from_message(message: &Message, created_at: Timestamp) -> Result<Self, serde_json::Error> {
         match message {
-            Message::Human(message) => Self::of(message, created_at),
-            Message::Ai(message) => Self::of(message, created_at),
-            Message::Tool(message) => Self::of(message, created_at),
+            Message::Human(message) => Self::from_body(message, created_at),
+            Message::Ai(message) => Self::from_body(message, created_at),
+            Message::Tool(message) => Self::from_body(message, created_at),
         }
     }
 
     /// Sets the run.
     #[must_use]
-    pub fn in_run(mut self, run_id: RunId) -> Self {
+    pub fn with_run(mut self, run_id: RunId) -> Self {
         self.run_id = Some(run_id);
         self
     }
 
     /// Sets the key that makes a repeated append store one row.
     #[must_use]
-    pub fn keyed(mut self, event_key: impl Into<String>) -> Self {
+    pub fn with_key(mut self, event_key: impl Into<String>) -> Self {
         self.event_key = Some(event_key.into());
         self
     }
@@ -133,7 +133,7 @@ impl NewEvent {
     ///
     /// # Errors
     /// Never in practice: a number is always JSON.
-    pub fn that_took(self, time: Duration) -> Result<Self, serde_json::Error> {
+    pub fn with_duration(self, time: Duration) -> Result<Self, serde_json::Error> {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.with_metadata(&EventMetadata { duration_ms: Some(millis), ..EventMetadata::default() })
     }
@@ -150,7 +150,7 @@ impl NewEvent {
 
 impl Event {
     /// Returns `new` as it is stored at `seq` of the thread.
-    pub fn stored(new: NewEvent, thread_id: ThreadId, seq: Seq) -> Self {
+    pub fn from_new(new: NewEvent, thread_id: ThreadId, seq: Seq) -> Self {
         Self {
             thread_id,
             seq,
@@ -173,8 +173,8 @@ impl Event {
     ///
     /// # Errors
     /// When the event is of another type, or its content cannot be read.
-    pub fn body<T: EventBody>(&self) -> Result<T, UnreadableBody> {
-        let unreadable = |source| UnreadableBody {
+    pub fn body<T: EventBody>(&self) -> Result<T, EventBodyError> {
+        let unreadable = |source| EventBodyError {
             thread_id: self.thread_id,
             seq: self.seq,
             event_type: self.event_type.clone(),
@@ -190,10 +190,10 @@ impl Event {
     /// Returns the handoff that the event is about; `None` when it is about none, or cannot be read.
     pub fn handoff_id(&self) -> Option<HandoffId> {
         #[derive(Deserialize)]
-        struct About {
+        struct HandoffIdField {
             handoff_id: Option<HandoffId>,
         }
-        serde_json::from_str(self.content.get()).ok().and_then(|About { handoff_id }| handoff_id)
+        serde_json::from_str(self.content.get()).ok().and_then(|HandoffIdField { handoff_id }| handoff_id)
     }
 
     /// Returns the message this event stores; `None` when it stores something else or cannot be read.
@@ -215,7 +215,7 @@ impl Event {
 
     /// Returns the metadata; nothing is noted where it cannot be read.
     pub fn parsed_metadata(&self) -> EventMetadata {
-        EventMetadata::read(self.metadata.as_ref())
+        EventMetadata::parse(self.metadata.as_ref())
     }
 }
 

@@ -105,7 +105,7 @@ pub struct InterruptId(Uuid);
 impl ThreadId {
     /// Returns the id of the thread in which a sub-agent works on a tool call that `answer`, an event of this thread,
     /// makes: derived, so that the call made again, after a crash or with a person's answer, finds what was done.
-    pub fn of_subagent(self, answer: EventId, call_id: &str) -> Self {
+    pub fn for_subagent_call(self, answer: EventId, call_id: &str) -> Self {
         Self(Uuid::new_v5(&answer.uuid(), format!("subagent:{self}:{call_id}").as_bytes()))
     }
 }
@@ -119,7 +119,7 @@ impl RunId {
 
     /// Returns the id of that message where the step is begun again by a process that took the run over at `taken_up`, an
     /// event of its thread.
-    pub fn message_id_again(self, step: u64, taken_up: Seq) -> String {
+    pub fn recovered_message_id(self, step: u64, taken_up: Seq) -> String {
         Uuid::new_v5(&self.0, format!("message:{step}:{taken_up}").as_bytes()).hyphenated().to_string()
     }
 }
@@ -169,7 +169,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// What stands between an assistant's name and its owner, and begins the names of what else is somebody's own. No name of
 /// anybody has it.
-pub const OWNED_BY: char = '@';
+pub const OWNER_SEPARATOR: char = '@';
 
 /// Names a person who uses a server: 1–64 of `a–z 0–9 _ -`. There are no capitals: on disks that do not tell them apart, two
 /// people would share a folder.
@@ -194,9 +194,9 @@ impl FromStr for UserId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        match is_user(text) {
+        match is_valid_user_id(text) {
             true => Ok(Self(text.to_owned())),
-            false => Err(no_user(text)),
+            false => Err(invalid_user_id(text)),
         }
     }
 }
@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for UserId {
 }
 
 /// The namespace of assistants' ids on the wire.
-const ASSISTANTS: Uuid = Uuid::from_u128(0x6ba7_b821_9dad_11d1_80b4_00c0_4fd4_30c8);
+const ASSISTANT_ID_NAMESPACE: Uuid = Uuid::from_u128(0x6ba7_b821_9dad_11d1_80b4_00c0_4fd4_30c8);
 
 /// Names a configured agent, and the folder that holds its `agent.md`: 1–64 of `a–z A–Z 0–9 _ -`. Each user of a server
 /// has an assistant of their own under the same name, with its own threads and memory: `agent@alice`. Without an owner it
@@ -225,24 +225,24 @@ impl AssistantId {
 
     /// Returns the assistant's name, without its owner.
     pub fn name(&self) -> &str {
-        self.0.split_once(OWNED_BY).map_or(&self.0, |(name, _)| name)
+        self.0.split_once(OWNER_SEPARATOR).map_or(&self.0, |(name, _)| name)
     }
 
     /// Returns its id on the wire, which clients derive from its name.
     pub fn wire_id(&self) -> Uuid {
-        Uuid::new_v5(&ASSISTANTS, self.name().as_bytes())
+        Uuid::new_v5(&ASSISTANT_ID_NAMESPACE, self.name().as_bytes())
     }
 
     /// Returns whose it is; `None` means the person at the machine.
     pub fn owner(&self) -> Option<UserId> {
-        self.0.split_once(OWNED_BY).map(|(_, owner)| UserId(owner.to_owned()))
+        self.0.split_once(OWNER_SEPARATOR).map(|(_, owner)| UserId(owner.to_owned()))
     }
 
     /// Returns the assistant of the same name that belongs to `owner`.
     #[must_use]
-    pub fn owned_by(&self, owner: Option<&UserId>) -> Self {
+    pub fn with_owner(&self, owner: Option<&UserId>) -> Self {
         match owner {
-            Some(owner) => Self(format!("{}{OWNED_BY}{owner}", self.name())),
+            Some(owner) => Self(format!("{}{OWNER_SEPARATOR}{owner}", self.name())),
             None => Self(self.name().to_owned()),
         }
     }
@@ -265,11 +265,11 @@ impl FromStr for AssistantId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let (name, owner) =
-            text.split_once(OWNED_BY).map_or((text, None), |(name, owner)| (name, Some(owner)));
-        match (is_name(name), owner.is_none_or(is_user)) {
+            text.split_once(OWNER_SEPARATOR).map_or((text, None), |(name, owner)| (name, Some(owner)));
+        match (is_valid_name(name), owner.is_none_or(is_valid_user_id)) {
             (true, true) => Ok(Self(text.to_owned())),
-            (true, false) => Err(no_user(owner.unwrap_or_default())),
-            (false, _) => Err(no_name(text)),
+            (true, false) => Err(invalid_user_id(owner.unwrap_or_default())),
+            (false, _) => Err(invalid_assistant_id(text)),
         }
     }
 }
@@ -280,16 +280,16 @@ impl<'de> Deserialize<'de> for AssistantId {
     }
 }
 
-fn is_name(text: &str) -> bool {
+fn is_valid_name(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.bytes().all(legal)
 }
 
-fn is_user(text: &str) -> bool {
-    is_name(text) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+fn is_valid_user_id(text: &str) -> bool {
+    is_valid_name(text) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-fn no_name(text: &str) -> IdError {
+fn invalid_assistant_id(text: &str) -> IdError {
     IdError {
         what: "assistant id",
         text: text.chars().take(80).collect(),
@@ -297,7 +297,7 @@ fn no_name(text: &str) -> IdError {
     }
 }
 
-fn no_user(text: &str) -> IdError {
+fn invalid_user_id(text: &str) -> IdError {
     IdError {
         what: "user id",
         text: text.chars().take(80).collect(),
@@ -326,10 +326,10 @@ mod tests {
     #[test]
     fn k1_each_user_has_an_assistant_of_their_own_under_the_same_name() {
         let alice: UserId = "alice".parse().unwrap();
-        let own = AssistantId::default().owned_by(Some(&alice));
+        let own = AssistantId::default().with_owner(Some(&alice));
         assert_eq!((own.as_str(), own.name(), own.owner()), ("agent@alice", "agent", Some(alice.clone())));
         assert_eq!(own.as_str().parse::<AssistantId>().unwrap(), own);
-        assert_eq!(own.owned_by(None), AssistantId::default());
+        assert_eq!(own.with_owner(None), AssistantId::default());
         assert_eq!(AssistantId::default().owner(), None);
         for bad in ["agent@", "@alice", "agent@a@b", "agent@../x", "a b@alice", "agent@Alice"] {
             assert!(bad.parse::<AssistantId>().is_err(), "{bad}");

@@ -52,7 +52,7 @@ pub struct ActionRequest {
 /// The place of a sub-agent's question, which its parent asks in its stead. It is the entry `subagent` of
 /// [`ActionRequest::details`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubagentQuestion {
+pub struct SubagentInterruptRef {
     /// The parent's call of the sub-agent.
     pub call_id: String,
     /// The sub-agent's thread.
@@ -66,15 +66,15 @@ const SUBAGENT_KEY: &str = "subagent";
 
 impl ActionRequest {
     /// Returns where a sub-agent asked this; `None` for a question of the thread itself.
-    pub fn subagent(&self) -> Option<SubagentQuestion> {
-        SubagentQuestion::deserialize(self.details.as_ref()?.get(SUBAGENT_KEY)?).ok()
+    pub fn subagent(&self) -> Option<SubagentInterruptRef> {
+        SubagentInterruptRef::deserialize(self.details.as_ref()?.get(SUBAGENT_KEY)?).ok()
     }
 
     /// Notes where a sub-agent asked this.
     ///
     /// # Errors
     /// When the entry cannot be written as JSON.
-    pub fn set_subagent(&mut self, question: &SubagentQuestion) -> serde_json::Result<()> {
+    pub fn set_subagent(&mut self, question: &SubagentInterruptRef) -> serde_json::Result<()> {
         let details = self.details.get_or_insert_with(|| Value::Object(Map::new()));
         if let Some(details) = details.as_object_mut() {
             details.insert(SUBAGENT_KEY.to_owned(), serde_json::to_value(question)?);

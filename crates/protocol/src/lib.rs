@@ -22,32 +22,34 @@ pub use compaction::{
     ClippedResult, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone, CondensedSummary,
 };
 pub use decision::{Decision, Decisions};
-pub use event::body::{EventBody, UnreadableBody};
+pub use event::body::{EventBody, EventBodyError};
 pub use event::catalog::{Category, EventType};
 pub use event::surrogate::lone_surrogate;
 pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::summary::{
-    CarryOver, Coverage, HandoffSummary, ItemKind, ReferencedFile, SummaryItem, TodoItem, TodoStatus,
+    CarryOver, Coverage, HandoffSummary, ReferencedFile, SummaryItem, SummaryItemKind, TodoItem, TodoStatus,
 };
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::digest::{hex, sha256_hex};
-pub use ids::scope::{ApiKey, Scope};
+pub use ids::scope::{ApiKey, OwnerScope};
 pub use ids::{
-    AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, OWNED_BY, RunId, SummaryId,
+    AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, OWNER_SEPARATOR, RunId, SummaryId,
     ThreadId, UserId,
 };
 pub use interrupt::{
-    ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig, SubagentQuestion,
+    ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig, SubagentInterruptRef,
 };
 pub use memory::{
-    ArchiveReason, Item, LoggedTurn, MediumTermSummary, TurnRole, TurnsArchived, TurnsRestored,
+    ArchiveReason, LoggedMessage, MediumTermSummary, MessageRole, StoredItem, TurnsArchived, TurnsRestored,
 };
-pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
+pub use message::{
+    AiMessage, ContentBlock, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage,
+};
 pub use run::failure::{FailureKind, RunFailure};
 pub use run::feedback::{Rating, RunFeedback};
-pub use run::request::{Command, Multitask, OnDisconnect, RunRequest};
-pub use run::{Checkpoint, CheckpointSource, PendingActivity, Run, RunRef, RunStatus, StepPoint};
-pub use thread::{HandoffMark, ParentKind, Thread, ThreadFacts, ThreadState, ThreadStatus};
+pub use run::request::{DisconnectMode, MultitaskStrategy, RunCommand, RunRequest};
+pub use run::{Checkpoint, CheckpointEntry, CheckpointSource, PendingActivity, Run, RunRef, RunStatus};
+pub use thread::{HandoffMark, ParentKind, Thread, ThreadState, ThreadStateInputs, ThreadStatus};
 
 /// The version of every stored or sent shape that carries `schema_version`; readers ignore unknown fields.
 pub const SCHEMA_VERSION: u32 = 1;

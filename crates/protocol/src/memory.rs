@@ -28,7 +28,7 @@ pub struct MediumTermSummary {
 
 /// A row of `turn_log`: what a person or a model said in plain words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoggedTurn {
+pub struct LoggedMessage {
     /// Whose turn it is.
     pub agent_id: AssistantId,
     /// The thread it was said in.
@@ -36,7 +36,7 @@ pub struct LoggedTurn {
     /// Its index among the turns of the assistant, from 1, in the order they were stored.
     pub turn_index: u64,
     /// Who said it.
-    pub role: TurnRole,
+    pub role: MessageRole,
     /// The words.
     pub content: String,
     /// When it was said.
@@ -54,7 +54,7 @@ pub struct LoggedTurn {
 /// Who said something in plain words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum TurnRole {
+pub enum MessageRole {
     /// A person.
     User,
     /// A model.
@@ -120,7 +120,7 @@ pub enum ArchiveReason {
 
 impl ArchiveReason {
     /// Returns whether the turns leave the context by it.
-    pub const fn leaves_context(self) -> bool {
+    pub const fn is_removed_from_context(self) -> bool {
         match self {
             Self::Budget | Self::Request => true,
             Self::Compaction => false,
@@ -130,7 +130,7 @@ impl ArchiveReason {
 
 /// Something kept under a name, for agents and clients: the store of the Agent Server API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Item {
+pub struct StoredItem {
     /// Where it is: labels from the widest to the narrowest, such as `["users", "ada"]`.
     pub namespace: Vec<String>,
     /// Its name there.

@@ -23,7 +23,7 @@ pub struct HumanMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The content, in order.
-    pub content: Vec<Block>,
+    pub content: Vec<ContentBlock>,
 }
 
 /// What a model answered.
@@ -33,7 +33,7 @@ pub struct AiMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The content, in order.
-    pub content: Vec<Block>,
+    pub content: Vec<ContentBlock>,
     /// `provider/name` of the model that answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -80,7 +80,7 @@ pub struct ToolMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The content, in order.
-    pub content: Vec<Block>,
+    pub content: Vec<ContentBlock>,
     /// Whether the tool succeeded.
     #[serde(default)]
     pub status: ToolStatus,
@@ -100,7 +100,7 @@ pub enum ToolStatus {
 /// One piece of a message's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Block {
+pub enum ContentBlock {
     /// Plain text.
     Text {
         /// The text.
@@ -178,7 +178,7 @@ impl Usage {
     }
 }
 
-impl Block {
+impl ContentBlock {
     /// Returns a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
@@ -194,7 +194,7 @@ impl From<&str> for HumanMessage {
 impl HumanMessage {
     /// Returns a message of one text block.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { id: None, content: vec![Block::text(text)] }
+        Self { id: None, content: vec![ContentBlock::text(text)] }
     }
 }
 
@@ -206,11 +206,11 @@ impl Message {
 
     /// Returns an AI message with one text block.
     pub fn ai(text: impl Into<String>) -> Self {
-        Self::Ai(AiMessage { content: vec![Block::text(text)], ..AiMessage::default() })
+        Self::Ai(AiMessage { content: vec![ContentBlock::text(text)], ..AiMessage::default() })
     }
 
     /// Returns the message's content blocks in order.
-    pub fn content(&self) -> &[Block] {
+    pub fn content(&self) -> &[ContentBlock] {
         match self {
             Self::Human(m) => &m.content,
             Self::Ai(m) => &m.content,
@@ -226,17 +226,20 @@ impl Message {
     /// Returns the tool calls of an AI message as `(id, name, args)`, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         self.content().iter().filter_map(|block| match block {
-            Block::ToolCall { id, name, args } => Some((id.as_str(), name.as_str(), args)),
-            Block::Text { .. } | Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
+            ContentBlock::ToolCall { id, name, args } => Some((id.as_str(), name.as_str(), args)),
+            ContentBlock::Text { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Media { .. }
+            | ContentBlock::Opaque { .. } => None,
         })
     }
 }
 
 /// Returns the text blocks of `content` joined by newlines.
-pub fn joined_text(content: &[Block]) -> String {
+pub fn joined_text(content: &[ContentBlock]) -> String {
     let mut text = String::new();
     for block in content {
-        if let Block::Text { text: part } = block {
+        if let ContentBlock::Text { text: part } = block {
             if !text.is_empty() {
                 text.push('\n');
             }

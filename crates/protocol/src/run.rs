@@ -126,7 +126,7 @@ named_enum! {
 
 /// One step of a thread's past, as a point one can go back to: the events up to `head_seq` are what had happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepPoint {
+pub struct CheckpointEntry {
     /// The checkpoint that was written after the step.
     pub checkpoint_id: CheckpointId,
     /// The run.

@@ -69,7 +69,7 @@ named_enum! {
         /// A run is active or queued.
         Running = "running",
         /// The thread waits for an answer.
-        NeedsYou = "needs_you",
+        NeedsInput = "needs_you",
         /// The turn is not over, and nothing is pending: a person stopped its run, or withdrew the question by a change of the state.
         Stopped = "stopped",
         /// Nothing runs and nothing is pending.
@@ -81,7 +81,7 @@ named_enum! {
 
 /// The stored facts that a thread's state follows from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadFacts {
+pub struct ThreadStateInputs {
     /// The stored status.
     pub status: ThreadStatus,
     /// The status of the run that wrote the newest checkpoint; `None` when the thread has none.
@@ -95,14 +95,14 @@ impl ThreadState {
     ///
     /// An interrupted thread without a pending interrupt stands at a breakpoint of a client, who is to resume it, where its last
     /// run says so. Otherwise a person stopped the run, deleted it, or changed the state behind it.
-    pub const fn of(facts: ThreadFacts) -> Self {
+    pub const fn derive(facts: ThreadStateInputs) -> Self {
         match facts.status {
             ThreadStatus::Busy => Self::Running,
             ThreadStatus::Idle => Self::Idle,
             ThreadStatus::Error => Self::Error,
             ThreadStatus::Interrupted => {
                 let is_at_breakpoint = matches!(facts.last_run, Some(RunStatus::Interrupted));
-                if is_at_breakpoint || facts.has_pending_interrupt { Self::NeedsYou } else { Self::Stopped }
+                if is_at_breakpoint || facts.has_pending_interrupt { Self::NeedsInput } else { Self::Stopped }
             }
         }
     }
@@ -111,7 +111,7 @@ impl ThreadState {
     pub const fn status(self) -> ThreadStatus {
         match self {
             Self::Running => ThreadStatus::Busy,
-            Self::NeedsYou | Self::Stopped => ThreadStatus::Interrupted,
+            Self::NeedsInput | Self::Stopped => ThreadStatus::Interrupted,
             Self::Idle => ThreadStatus::Idle,
             Self::Error => ThreadStatus::Error,
         }
@@ -170,7 +170,7 @@ impl Thread {
 
     /// Returns what says in the metadata which assistant works in the thread, as far as it is not said there: clients look
     /// for threads by it.
-    pub fn stamp(&self) -> Map<String, Value> {
+    pub fn missing_assistant_metadata(&self) -> Map<String, Value> {
         let stamp = [
             (GRAPH_KEY, self.assistant_id.name().to_owned()),
             (ASSISTANT_KEY, self.assistant_id.wire_id().hyphenated().to_string()),
@@ -182,14 +182,14 @@ impl Thread {
 
     /// Returns the thread with that in its metadata.
     #[must_use]
-    pub fn stamped(mut self) -> Self {
-        let stamp = self.stamp();
+    pub fn with_assistant_metadata(mut self) -> Self {
+        let stamp = self.missing_assistant_metadata();
         self.metadata.extend(stamp);
         self
     }
 
     /// Returns the handoff mark in the metadata, if there is a readable one.
-    pub fn handoff(&self) -> Option<HandoffMark> {
+    pub fn handoff_mark(&self) -> Option<HandoffMark> {
         self.metadata.get(HandoffMark::KEY).and_then(|value| serde_json::from_value(value.clone()).ok())
     }
 }
@@ -201,15 +201,15 @@ mod tests {
     #[test]
     fn a_stopped_thread_needs_nobody_unless_something_asks() {
         let state = |status, last_run, has_pending_interrupt| {
-            ThreadState::of(ThreadFacts { status, last_run, has_pending_interrupt })
+            ThreadState::derive(ThreadStateInputs { status, last_run, has_pending_interrupt })
         };
         let (cancelled, asked) = (Some(RunStatus::Cancelled), Some(RunStatus::Interrupted));
         assert_eq!(state(ThreadStatus::Interrupted, cancelled, false), ThreadState::Stopped);
-        assert_eq!(state(ThreadStatus::Interrupted, cancelled, true), ThreadState::NeedsYou);
-        assert_eq!(state(ThreadStatus::Interrupted, asked, true), ThreadState::NeedsYou);
-        assert_eq!(state(ThreadStatus::Interrupted, asked, false), ThreadState::NeedsYou, "a breakpoint");
+        assert_eq!(state(ThreadStatus::Interrupted, cancelled, true), ThreadState::NeedsInput);
+        assert_eq!(state(ThreadStatus::Interrupted, asked, true), ThreadState::NeedsInput);
+        assert_eq!(state(ThreadStatus::Interrupted, asked, false), ThreadState::NeedsInput, "a breakpoint");
         assert_eq!(state(ThreadStatus::Interrupted, None, false), ThreadState::Stopped, "a changed state");
-        assert_eq!(state(ThreadStatus::Interrupted, None, true), ThreadState::NeedsYou);
+        assert_eq!(state(ThreadStatus::Interrupted, None, true), ThreadState::NeedsInput);
         for (status, expected) in [
             (ThreadStatus::Busy, ThreadState::Running),
             (ThreadStatus::Idle, ThreadState::Idle),

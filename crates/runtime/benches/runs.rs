@@ -1,6 +1,7 @@
-//! What the simplest run costs beside the model: a person's message in a thread of its own, one answer, no tool. Many run
-//! at once over one database on disk with every commit durable; the model answers at once. Processor time is told apart
-//! by thread: the journal's writer, what reads off the async threads, and the async threads themselves.
+//! Benchmark of the overhead of the simplest run: a person's message in a thread of its own, one answer, no tool.
+//! Many runs work concurrently on one database on disk, with durable commits, and the model answers immediately.
+//! Processor time is shown by thread: the journal's writer, reads outside the async threads, and the async
+//! threads.
 //!
 //! `cargo bench -p segue-runtime --bench runs` prints a table; nothing is asserted.
 
@@ -11,41 +12,41 @@ use std::time::Instant;
 use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
-use journal::{Sqlite, Store, Transaction, Write};
-use model::{ChatModel, ChatRequest, Limits as ModelLimits, ModelName, Part, PartStream};
-use protocol::{AiMessage, AssistantId, Block, Message, NewEvent, RunId, RunStatus, Thread, ThreadId};
+use journal::{SqliteStore, Store, Transaction, Write};
+use model::{AnswerPart, AnswerStream, ChatModel, ChatRequest, ModelLimits, ModelName};
+use protocol::{AiMessage, AssistantId, ContentBlock, Message, NewEvent, RunId, RunStatus, Thread, ThreadId};
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Breakpoints, Contexts,
-    Driver, Edge, Frames, Graph, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Start, TOOLS_NODE,
-    ToolsNode, Update, wants_tools,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, ActivityRegistry, BEFORE_AGENT_NODE, Breakpoints, ContextCache,
+    Driver, DriverLimits, Edge, FrameSender, Graph, GraphUpdate, HookPoint, HooksNode, MODEL_NODE, ModelNode,
+    RunAdmission, RunStart, TOOLS_NODE, ToolsNode, has_tool_calls,
 };
 use tokio_util::sync::CancellationToken;
 
-/// Runs of one measurement.
+/// The number of runs in one measurement.
 const RUNS: usize = 4_000;
 
-/// Runs that work at the same time.
-const AT_ONCE: [usize; 3] = [1, 32, 128];
+/// The numbers of runs that work at the same time.
+const CONCURRENT_RUNS: [usize; 3] = [1, 32, 128];
 
-/// Pieces an answer comes in.
-const PIECES: usize = 8;
+/// The number of parts that an answer is streamed in.
+const ANSWER_PARTS: usize = 8;
 
-/// When a run's thread is created.
+/// The time at which a run's thread is created.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Created {
-    /// In a transaction before.
+enum CreatedThread {
+    /// In a transaction before the admission.
     Before,
-    /// With the admission.
+    /// In the transaction of the admission.
     WithRun,
 }
 
-/// Answers at once.
-struct Echo {
+/// A model that answers immediately.
+struct EchoModel {
     name: ModelName,
 }
 
 #[async_trait]
-impl ChatModel for Echo {
+impl ChatModel for EchoModel {
     fn name(&self) -> &ModelName {
         &self.name
     }
@@ -54,76 +55,83 @@ impl ChatModel for Echo {
         ModelLimits { context_tokens: Some(200_000), output_tokens: None }
     }
 
-    async fn stream(&self, _request: &ChatRequest) -> model::Result<PartStream> {
-        let piece = "some words ";
-        let answer = AiMessage { content: vec![Block::text(piece.repeat(PIECES))], ..AiMessage::default() };
-        let parts = (0..PIECES).map(move |_| Ok(Part::Text(piece.to_owned())));
-        Ok(futures::stream::iter(parts.chain([Ok(Part::Done(answer))])).boxed())
+    async fn stream(&self, _request: &ChatRequest) -> model::Result<AnswerStream> {
+        let text = "some words ";
+        let answer = AiMessage {
+            content: vec![ContentBlock::text(text.repeat(ANSWER_PARTS))],
+            ..AiMessage::default()
+        };
+        let parts = (0..ANSWER_PARTS).map(move |_| Ok(AnswerPart::Text(text.to_owned())));
+        Ok(futures::stream::iter(parts.chain([Ok(AnswerPart::Done(answer))])).boxed())
     }
 }
 
 fn driver(store: &Arc<dyn Store>) -> Driver {
     let name: ModelName = "anthropic/instant".parse().expect("the name is well formed");
-    let asking = ModelNode {
-        model: Arc::new(Echo { name }),
-        tools: model::Tools::default(),
+    let model_node = ModelNode {
+        model: Arc::new(EchoModel { name }),
+        tools: model::ToolSpecs::default(),
         hooks: Vec::new(),
-        contexts: Arc::new(Contexts::default()),
-        too_large_hint: "begin again",
+        contexts: Arc::new(ContextCache::default()),
+        too_large_hint: "start a new thread",
     };
     let point = |point| Arc::new(HooksNode { point, hooks: Vec::new() });
     let after_model = |channels: &runtime::Channels| {
-        Ok(Some(if wants_tools(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))
+        Ok(Some(if has_tool_calls(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))
     };
     let graph = Graph::new(Edge::To(BEFORE_AGENT_NODE))
-        .node(point(Point::BeforeAgent), Edge::To(MODEL_NODE))
-        .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
-        .node(point(Point::AfterModel), Edge::When(after_model))
-        .node(Arc::new(ToolsNode::new(Vec::new(), std::env::temp_dir(), Vec::new())), Edge::To(MODEL_NODE))
-        .node(point(Point::AfterAgent), Edge::End);
+        .with_node(point(HookPoint::BeforeAgent), Edge::To(MODEL_NODE))
+        .with_node(Arc::new(model_node), Edge::To(AFTER_MODEL_NODE))
+        .with_node(point(HookPoint::AfterModel), Edge::Conditional(after_model))
+        .with_node(
+            Arc::new(ToolsNode::new(Vec::new(), std::env::temp_dir(), Vec::new())),
+            Edge::To(MODEL_NODE),
+        )
+        .with_node(point(HookPoint::AfterAgent), Edge::End);
     Driver {
         store: Arc::clone(store),
         graph: Arc::new(graph),
-        activities: Activities::default(),
+        activities: ActivityRegistry::default(),
         lease: "bench".into(),
-        limits: Limits::default(),
+        limits: DriverLimits::default(),
         breakpoints: Breakpoints::default(),
-        halt: Default::default(),
+        shutdown: Default::default(),
     }
 }
 
-async fn run(driver: &Driver, created: Created) {
+async fn run(driver: &Driver, created: CreatedThread) {
     let (now, thread_id) = (Timestamp::now(), ThreadId::generate());
     let create = Write::CreateThread(Thread::blank(thread_id, AssistantId::default(), now));
-    let message = NewEvent::message(&Message::human("Say something."), now).expect("a message is JSON");
-    let mut update = Update { events: vec![message], ..Update::default() };
+    let message = NewEvent::from_message(&Message::human("Say something."), now).expect("a message is JSON");
+    let mut update = GraphUpdate { events: vec![message], ..GraphUpdate::default() };
     match created {
-        Created::WithRun => update.writes.push(create),
-        Created::Before => {
+        CreatedThread::WithRun => update.writes.push(create),
+        CreatedThread::Before => {
             let transaction = Transaction { fence: None, writes: vec![create] };
             driver.store.commit(transaction).await.expect("the bench's database can be written");
         }
     }
-    let admission = Admission {
+    let admission = RunAdmission {
         run_id: RunId::generate(),
         thread_id,
         assistant_id: AssistantId::default(),
         model: None,
         lease: driver.lease.clone(),
         now,
-        origin: runtime::Origin::New,
+        origin: runtime::AdmissionSource::New,
         durability: Default::default(),
     };
-    let start = Start { update, ..Start::default() };
-    let admitted =
-        runtime::admit(&*driver.store, &driver.graph, &admission, start).await.expect("it is admitted");
-    let (frames, mut stream) = Frames::channel();
-    let end = driver.drive(admitted, &frames, &CancellationToken::new()).await.expect("it is driven");
+    let start = RunStart { update, ..RunStart::default() };
+    let admitted = runtime::admit_run(&*driver.store, &driver.graph, &admission, start)
+        .await
+        .expect("the run is admitted");
+    let (frames, mut stream) = FrameSender::channel();
+    let end = driver.drive(admitted, &frames, &CancellationToken::new()).await.expect("the run is driven");
     assert_eq!(end.status, RunStatus::Success, "{:?}", end.failure);
     while stream.try_next().is_some() {}
 }
 
-/// Returns the processor time of this process so far, in microseconds, by the name of its threads.
+/// Returns the processor time of this process so far in microseconds, by thread name.
 fn processor_time() -> BTreeMap<String, f64> {
     let mut times = BTreeMap::new();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return times };
@@ -136,42 +144,49 @@ fn processor_time() -> BTreeMap<String, f64> {
 }
 
 fn main() {
-    let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
+    let folder = tempfile::tempdir_in(".").expect("a folder can be created here");
     println!(
         "{:>8}  {:>9}  {:>8}  {:>12}  by thread, µs a run",
-        "at once", "thread", "runs/s", "CPU µs a run"
+        "parallel", "thread", "runs/s", "CPU µs a run"
     );
-    for (number, (at_once, created)) in AT_ONCE
+    for (number, (parallel, created)) in CONCURRENT_RUNS
         .into_iter()
-        .flat_map(|at_once| [(at_once, Created::Before), (at_once, Created::WithRun)])
+        .flat_map(|parallel| [(parallel, CreatedThread::Before), (parallel, CreatedThread::WithRun)])
         .enumerate()
     {
         let path = folder.path().join(format!("{number}.db"));
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(&path).expect("the database can be made"));
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path).expect("the database can be created"));
         let driver = driver(&store);
-        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let threads = threads.expect("threads can be had");
-        let work = |runs: usize| {
-            let all = futures::stream::iter(0..runs).map(|_| {
+        let async_runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let async_runtime = async_runtime.expect("threads can be started");
+        let run_many = |runs: usize| {
+            let runs_in_flight = futures::stream::iter(0..runs).map(|_| {
                 let driver = driver.clone();
                 async move { tokio::spawn(async move { run(&driver, created).await }).await }
             });
-            threads.block_on(all.buffer_unordered(at_once).for_each(|done| async {
-                done.expect("no run panics");
+            async_runtime.block_on(runs_in_flight.buffer_unordered(parallel).for_each(|result| async {
+                result.expect("no run panics");
             }));
         };
-        work(RUNS / 10);
-        let (before, began) = (processor_time(), Instant::now());
-        work(RUNS);
-        let (seconds, after) = (began.elapsed().as_secs_f64(), processor_time());
+        run_many(RUNS / 10);
+        let (before, started_at) = (processor_time(), Instant::now());
+        run_many(RUNS);
+        let (seconds, after) = (started_at.elapsed().as_secs_f64(), processor_time());
         let runs = RUNS as f64;
-        let of = |(name, time): (&String, &f64)| {
+        let per_run = |(name, time): (&String, &f64)| {
             (name.clone(), (time - before.get(name).copied().unwrap_or(0.0)) / runs)
         };
-        let by_thread: Vec<(String, f64)> = after.iter().map(of).filter(|(_, time)| *time > 1.0).collect();
+        let by_thread: Vec<(String, f64)> =
+            after.iter().map(per_run).filter(|(_, time)| *time > 1.0).collect();
         let total: f64 = by_thread.iter().map(|(_, time)| time).sum();
-        let told: Vec<String> = by_thread.iter().map(|(name, time)| format!("{name} {time:.0}")).collect();
-        let created = if created == Created::Before { "before" } else { "with run" };
-        println!("{at_once:>8}  {created:>9}  {:>8.0}  {total:>12.0}  {}", runs / seconds, told.join(", "));
+        let thread_times: Vec<String> =
+            by_thread.iter().map(|(name, time)| format!("{name} {time:.0}")).collect();
+        let created = if created == CreatedThread::Before { "before" } else { "with run" };
+        println!(
+            "{parallel:>8}  {created:>9}  {:>8.0}  {total:>12.0}  {}",
+            runs / seconds,
+            thread_times.join(", ")
+        );
     }
 }

@@ -1,313 +1,347 @@
-//! Admission: the one transaction that begins or resumes a run. The person's words are journaled here, before any
-//! model is called, exactly once.
+//! Admission: the one transaction that starts or resumes a run. A person's message is journaled here exactly
+//! once, before any model is called. Driving the admitted run is left to [`crate::Driver`].
 
 mod answers;
-mod lost;
+mod takeover;
 mod withdrawal;
 
-pub use self::answers::{answered, begin_answered, check_decisions, resume};
-pub(crate) use self::lost::stop_key;
-pub use self::lost::{Taken, fail, give_up, reclaim, request_stop};
+pub use self::answers::{check_decisions, find_answered_interrupt, resume_answered, resume_run};
+pub(crate) use self::takeover::stop_key;
+pub use self::takeover::{TakeoverReason, abandon_run, fail_run, request_stop, take_over_run};
 pub use self::withdrawal::forget_question;
-use crate::driver::lease::Lease;
+use crate::driver::lease::LeaseHolder;
 use crate::driver::lifecycle::RunEvents;
-use crate::driver::{Admitted, Others};
+use crate::driver::{AdmittedRun, OtherQuestions};
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::node::hooks::AFTER_MODEL_NODE;
 use crate::node::tools::TOOLS_NODE;
 use crate::step::Channels;
-use crate::turn::{ANSWERS_CHANNEL, GOES_ON_CHANNEL, RECOVERED_CHANNEL};
-use crate::{Result, step::Update};
+use crate::turn::{ANSWERS_CHANNEL, RECOVERED_CHANNEL, RESUMED_CHANNEL};
+use crate::{Result, step::GraphUpdate};
 use jiff::Timestamp;
 use journal::{Store, Transaction, Write};
-use protocol::event::body::{RunBeginning, ThreadRewound};
+use protocol::event::body::{RunStartKind, ThreadRewound};
 use protocol::{
     AssistantId, Checkpoint, CheckpointId, CheckpointSource, NewEvent, PendingActivity, Run, RunId,
     RunStatus, Seq, ThreadId, ThreadStatus, Usage,
 };
 
-/// When the lease of a run ended whose process gave it back, between two steps: nothing of the next one was begun.
-pub(crate) const GIVEN_BACK: Timestamp = Timestamp::UNIX_EPOCH;
+/// The lease end of a run that its process released between two steps. It marks a run whose next step was not
+/// started.
+pub(crate) const RELEASED_LEASE_END: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// How often an admission is worked out again because another run came and went meanwhile.
-pub const ATTEMPTS_MAX: u32 = 5;
+/// The most times an admission is planned again because the thread's newest checkpoint has changed in the
+/// meantime.
+pub const ADMISSION_ATTEMPTS_MAX: u32 = 5;
 
-/// Who admits a run, and when.
+/// The identity of a new run and the conditions of its admission.
 #[derive(Debug, Clone)]
-pub struct Admission {
-    /// The new run's id.
+pub struct RunAdmission {
+    /// The id of the new run.
     pub run_id: RunId,
-    /// The thread.
+    /// The thread to run on.
     pub thread_id: ThreadId,
-    /// The assistant.
+    /// The assistant that runs.
     pub assistant_id: AssistantId,
-    /// `provider/name` of the model the run will use, if any.
+    /// The `provider/name` of the model that the run will use, if any.
     pub model: Option<String>,
-    /// How this process holds runs.
-    pub lease: Lease,
-    /// The present.
+    /// The identity and the lease duration with which this process holds the run.
+    pub lease: LeaseHolder,
+    /// The time of the admission.
     pub now: Timestamp,
-    /// Where the run comes from.
-    pub origin: Origin,
-    /// When answers become durable.
+    /// The origin of the run: new, or queued in the journal.
+    pub origin: AdmissionSource,
+    /// When the answers that the run resumes with become durable.
     pub durability: AnswerDurability,
 }
 
-/// When the answers that a run resumes with become durable, where the node that asked is immediate.
+/// The time at which the answers that a run resumes with become durable, if the node that asked is immediate.
+/// Otherwise they become durable with the admission.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AnswerDurability {
-    /// With the admission, if anything else is written with it: a client is told of a run that is durable.
+    /// With the admission, if the admission writes other rows, too. A client that is told of the run can rely on
+    /// its being durable.
     #[default]
     AtAdmission,
-    /// Always with the node's step, in one transaction: the caller drives the run itself and learns how that ended.
+    /// With the node's step, in one transaction with the admission. This is for a caller that drives the run
+    /// itself and therefore learns whether it succeeded.
     WithStep,
 }
 
-/// Where a run comes from that is admitted.
+/// The origin of a run that is admitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Origin {
-    /// Nobody has heard of it.
+pub enum AdmissionSource {
+    /// The run does not exist yet.
     #[default]
     New,
-    /// It waits in the journal; one that is there no longer does not begin.
-    Queue,
+    /// The run is queued: the journal has a pending row for it. If the row no longer exists, the admission fails.
+    Queued,
 }
 
-impl Origin {
-    /// Returns the write that admits the run.
-    pub const fn admitting(self, run: Run) -> Write {
+impl AdmissionSource {
+    /// Returns the write that admits `run`.
+    pub const fn admission_write(self, run: Run) -> Write {
         match self {
             Self::New => Write::AdmitRun(run),
-            Self::Queue => Write::BeginRun(run),
+            Self::Queued => Write::BeginRun(run),
         }
     }
 }
 
-/// What a new run begins with.
+/// The starting point of a new run.
 #[derive(Debug, Clone, Default)]
-pub struct Start {
-    /// Facts to journal and rows to change with the admission; the person's message is one of them. A thread that is
-    /// created among the writes is there before everything else.
-    pub update: Update,
-    /// State channels the graph's entry edge reads; they replace those of the checkpoint before.
+pub struct RunStart {
+    /// Events to journal and rows to change with the admission, the person's message among them. A thread that is
+    /// created among the writes is created before everything else.
+    pub update: GraphUpdate,
+    /// Channels for the graph's entry edge. They replace those of the thread's checkpoint.
     pub channels: Channels,
-    /// The node to begin at, instead of along the graph's entry. What the thread waits at goes on as if it had not
-    /// stopped: a question of that node is asked again, and an answer it got is still good. Whoever read the thread to
-    /// choose the node says what was read in `head`.
+    /// The node to start at, instead of the one that the graph's entry edge leads to. If the thread stopped at
+    /// this node, the run continues as if it had not stopped: a question of the node is asked again, and an
+    /// answer that it already has stays valid. A caller that read the thread to choose the node must give what it
+    /// read in `head`.
     pub node: Option<String>,
-    /// The point of the thread's past to go back to first.
-    pub back_to: Option<BackTo>,
-    /// Where the thread stands, if the start was worked out from that. It is not looked at again then, and where another
-    /// run came and went meanwhile, nothing is admitted.
-    pub head: Head,
+    /// The past point of the thread to go back to first.
+    pub rewind: Option<RewindRequest>,
+    /// The checkpoint from which the caller computed this start, if it did. The admission then does not read the
+    /// checkpoint again, and it fails if the thread has a newer one.
+    pub head: ExpectedHead,
 }
 
-/// What is known of where a thread stands.
+/// The caller's knowledge of the thread's newest checkpoint.
 #[derive(Debug, Clone, Default)]
-pub enum Head {
-    /// Nothing.
+pub enum ExpectedHead {
+    /// The caller has not read it.
     #[default]
     Unread,
-    /// Its newest checkpoint; `None` when it has none.
+    /// The newest checkpoint, or `None` if the thread has none.
     Read(Option<Box<Checkpoint>>),
 }
 
-/// A point of a thread's past that a run goes on from. What came after it is superseded with the admission, which tells so
-/// in a `thread_rewound` event, the first one of the admission.
+/// A past point of a thread from which a run continues. The admission supersedes everything after that point, and
+/// its first event, `thread_rewound`, records this.
 #[derive(Debug, Clone, Default)]
-pub struct BackTo {
-    /// The last seq that stays; 0 keeps nothing.
+pub struct RewindRequest {
+    /// The sequence number of the last event that stays; 0 keeps none.
     pub keep_seq: Seq,
-    /// The state of that point. Private channels are not kept of a past point: where tools were to be called next, the
-    /// calls are looked at again, and what a person decided about them is asked again.
+    /// The state at that point. It has no private channels, because checkpoints of the past do not keep them. If
+    /// the tools node comes next, the calls are therefore reviewed again, and a person is asked again about those
+    /// that need a decision.
     pub channels: Channels,
-    /// The point, where it is one.
+    /// The checkpoint at that point, if there is one.
     pub checkpoint_id: Option<CheckpointId>,
-    /// How many messages that takes out of sight.
+    /// The number of messages that the rewind hides.
     pub superseded: u64,
 }
 
-/// Admits a run.
+/// Admits a run: commits its row with a lease, the start's events and rows, and the first checkpoint.
+///
+/// Pending questions of the thread's last turn are withdrawn, unless the run starts at the node that asked. If
+/// the thread's newest checkpoint changes while the admission is planned, the plan is made again, at most
+/// [`ADMISSION_ATTEMPTS_MAX`] times.
 ///
 /// # Errors
-/// [`journal::Error::Busy`] when another run of the thread is active, and [`Error::Outrun`] when one came and went since
-/// the start was worked out ([`Head::Read`], or a node to begin at); nothing is written then.
-pub async fn admit(
+/// - [`journal::Error::Busy`] when another run of the thread is active.
+/// - [`Error::HeadConflict`] when the checkpoint has changed and `start` is bound to the one that the caller read
+///   ([`ExpectedHead::Read`], or a node to start at).
+/// - [`Error::Channel`] when the state that the entry edge depends on cannot be read.
+///
+/// Nothing is written in any of these cases.
+pub async fn admit_run(
     store: &dyn Store,
     graph: &Graph,
-    admission: &Admission,
-    start: Start,
-) -> Result<Admitted> {
+    admission: &RunAdmission,
+    start: RunStart,
+) -> Result<AdmittedRun> {
     let mut attempts = 0;
     loop {
-        // What was read, or is created here, may be out of date: the admission finds out.
-        let before = match &start.head {
-            Head::Read(head) if attempts == 0 => head.as_deref().cloned(),
-            Head::Unread if attempts == 0 && start.creates(admission.thread_id) => None,
-            Head::Read(_) | Head::Unread => store.checkpoint(admission.thread_id).await?,
+        // A checkpoint that the caller read, or that of a thread to be created, may be out of date. The commit
+        // detects that.
+        let head = match &start.head {
+            ExpectedHead::Read(head) if attempts == 0 => head.as_deref().cloned(),
+            ExpectedHead::Unread if attempts == 0 && start.is_creating_thread(admission.thread_id) => None,
+            ExpectedHead::Read(_) | ExpectedHead::Unread => store.checkpoint(admission.thread_id).await?,
         };
-        let planning = Planning { store, graph, admission, start: &start, before: before.as_ref() };
-        let Plan { writes, events, checkpoint, others } = planning.plan().await?;
-        match commit(store, admission, writes, events, checkpoint).await {
-            Ok(checkpoint) => return Ok(Admitted::knowing(checkpoint, others)),
-            Err(error) if is_outrun(&error) && start.is_bound() => return Err(Error::Outrun),
-            Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
+        let planner = RunAdmissionPlanner { store, graph, admission, start: &start, head: head.as_ref() };
+        let RunAdmissionPlan { writes, events, checkpoint, other_questions } =
+            planner.plan_admission().await?;
+        match commit_admission(store, admission, writes, events, checkpoint).await {
+            Ok(checkpoint) => return Ok(AdmittedRun::with_other_questions(checkpoint, other_questions)),
+            Err(error) if is_head_conflict(&error) && start.is_bound_to_head() => {
+                return Err(Error::HeadConflict);
+            }
+            Err(error) if is_head_conflict(&error) && attempts < ADMISSION_ATTEMPTS_MAX => attempts += 1,
             Err(error) => return Err(error),
         }
     }
 }
 
-/// An admission that is being worked out.
-struct Planning<'a> {
+/// The inputs of planning an admission.
+struct RunAdmissionPlanner<'a> {
+    /// The journal to read from.
     store: &'a dyn Store,
+    /// The graph of the run.
     graph: &'a Graph,
-    admission: &'a Admission,
-    start: &'a Start,
-    /// Where the thread stands.
-    before: Option<&'a Checkpoint>,
+    /// The identity and conditions of the run.
+    admission: &'a RunAdmission,
+    /// The starting point of the run.
+    start: &'a RunStart,
+    /// The thread's newest checkpoint, if it has one.
+    head: Option<&'a Checkpoint>,
 }
 
-/// An admission that was worked out.
-struct Plan {
-    /// What it writes first.
+/// The rows, events and checkpoint of an admission, ready to be committed.
+struct RunAdmissionPlan {
+    /// The writes that come before the thread's append.
     writes: Vec<Write>,
+    /// The events to append to the thread.
     events: Vec<NewEvent>,
+    /// The first checkpoint of the run.
     checkpoint: Checkpoint,
-    others: Others,
+    /// The knowledge about pending questions of other runs.
+    other_questions: OtherQuestions,
 }
 
-impl Planning<'_> {
-    async fn plan(&self) -> Result<Plan> {
-        let mut channels = self.channels();
-        let withdrawal = self.withdraw(&mut channels).await?;
+impl RunAdmissionPlanner<'_> {
+    /// Plans the admission. Reads the journal and writes nothing.
+    async fn plan_admission(&self) -> Result<RunAdmissionPlan> {
+        let mut channels = self.initial_channels();
+        let withdrawal = self.withdraw_questions(&mut channels).await?;
         let update = self.start.update.clone();
         channels.extend(self.start.channels.clone());
         channels.extend(update.channels);
         channels.retain(|_, value| !value.is_null());
         let mut activities: Vec<PendingActivity> =
-            self.before.map(|point| point.activities.clone()).unwrap_or_default();
+            self.head.map(|point| point.activities.clone()).unwrap_or_default();
         activities.extend(update.activities);
-        let next = self.first(&channels)?;
-        let checkpoint = checkpoint(self.admission, channels, activities, next);
-        let (mut writes, others): (Vec<_>, Vec<_>) =
+        let next = self.first_node(&channels)?;
+        let checkpoint = initial_checkpoint(self.admission, channels, activities, next);
+        let (mut writes, other_writes): (Vec<_>, Vec<_>) =
             update.writes.into_iter().partition(|write| matches!(write, Write::CreateThread(_)));
         let mut events = Vec::with_capacity(update.events.len() + 1);
-        if let Some(back_to) = &self.start.back_to {
+        if let Some(request) = &self.start.rewind {
             let (thread_id, at) = (self.admission.thread_id, self.admission.now);
-            // A run that is active already would stand in its way.
-            let (rewind, told) = back_to.told(thread_id, at)?;
+            // The rewind precedes the admission, because a run that is still active must not prevent it.
+            let (rewind, rewound_event) = request.rewind_write_and_event(thread_id, at)?;
             writes.push(rewind);
-            events.push(told);
+            events.push(rewound_event);
         }
-        writes.push(admitting(self.admission));
-        writes.push(expected(self.admission, self.before));
+        writes.push(run_admission_write(self.admission));
+        writes.push(expect_checkpoint_write(self.admission, self.head));
         writes.extend(withdrawal.writes);
-        writes.extend(others);
+        writes.extend(other_writes);
         events.extend(withdrawal.events);
         events.extend(update.events);
-        events.push(started(self.admission, RunBeginning::Admitted)?);
-        Ok(Plan { writes, events, checkpoint, others: withdrawal.others })
+        events.push(run_started_event(self.admission, RunStartKind::Admitted)?);
+        Ok(RunAdmissionPlan { writes, events, checkpoint, other_questions: withdrawal.other_questions })
     }
 
-    /// Returns the state the run begins with, before the start's own.
-    fn channels(&self) -> Channels {
-        let mut channels = match (&self.start.back_to, self.before) {
-            (Some(back_to), _) => back_to.channels.clone(),
+    /// Returns the state from the thread's checkpoint or the past point, before the channels of the start are
+    /// set.
+    fn initial_channels(&self) -> Channels {
+        let mut channels = match (&self.start.rewind, self.head) {
+            (Some(request), _) => request.channels.clone(),
             (None, Some(before)) => before.channels.clone(),
             (None, None) => Channels::new(),
         };
-        if self.start.back_to.is_some() || !self.goes_on() {
+        if self.start.rewind.is_some() || !self.is_resuming() {
             ANSWERS_CHANNEL.remove(&mut channels);
             RECOVERED_CHANNEL.remove(&mut channels);
         }
-        GOES_ON_CHANNEL.remove(&mut channels);
-        if self.goes_on() {
-            GOES_ON_CHANNEL.set(&mut channels, &true);
+        RESUMED_CHANNEL.remove(&mut channels);
+        if self.is_resuming() {
+            RESUMED_CHANNEL.set(&mut channels, &true);
         }
         channels
     }
 
-    /// Returns whether the run goes on where the thread, or its past point, stands.
-    fn goes_on(&self) -> bool {
-        let stands_at = self.before.and_then(|point| point.next.as_deref());
-        self.start.node.is_some() && (self.start.back_to.is_some() || self.start.node.as_deref() == stands_at)
+    /// Returns whether the run starts at the node at which the thread, or its past point, stopped.
+    fn is_resuming(&self) -> bool {
+        let stopped_at = self.head.and_then(|point| point.next.as_deref());
+        self.start.node.is_some() && (self.start.rewind.is_some() || self.start.node.as_deref() == stopped_at)
     }
 
-    fn first(&self, channels: &Channels) -> Result<Option<String>> {
+    /// Returns the first node of the run. After a rewind to the tools node it is the node of the `after_model`
+    /// hooks, which review the calls again.
+    fn first_node(&self, channels: &Channels) -> Result<Option<String>> {
         Ok(match self.start.node.as_deref() {
-            Some(TOOLS_NODE)
-                if self.start.back_to.is_some() && self.graph.get(AFTER_MODEL_NODE).is_some() =>
-            {
+            Some(TOOLS_NODE) if self.start.rewind.is_some() && self.graph.get(AFTER_MODEL_NODE).is_some() => {
                 Some(AFTER_MODEL_NODE.to_owned())
             }
             Some(node) => Some(node.to_owned()),
-            None => self.graph.first(channels)?,
+            None => self.graph.first_node(channels)?,
         })
     }
 }
 
-impl Start {
-    /// Returns whether it is good only for the thread as it was when it was worked out.
-    const fn is_bound(&self) -> bool {
-        self.node.is_some() || matches!(self.head, Head::Read(_))
+impl RunStart {
+    /// Returns whether this start is valid only for the checkpoint from which the caller computed it.
+    const fn is_bound_to_head(&self) -> bool {
+        self.node.is_some() || matches!(self.head, ExpectedHead::Read(_))
     }
 
-    fn creates(&self, id: ThreadId) -> bool {
+    /// Returns whether the writes create the thread of that id.
+    fn is_creating_thread(&self, id: ThreadId) -> bool {
         let creates = |write: &Write| matches!(write, Write::CreateThread(thread) if thread.thread_id == id);
         self.update.writes.iter().any(creates)
     }
 }
 
-impl BackTo {
-    /// Returns the write that goes back, and the event that tells of it, which comes before any other behind that write.
-    pub fn told(&self, thread_id: ThreadId, now: Timestamp) -> Result<(Write, NewEvent)> {
+impl RewindRequest {
+    /// Returns the write that supersedes the later events, and the event that records the rewind. The event must
+    /// be the first one after the write.
+    ///
+    /// # Errors
+    /// Fails when the event cannot be serialized as JSON.
+    pub fn rewind_write_and_event(&self, thread_id: ThreadId, now: Timestamp) -> Result<(Write, NewEvent)> {
         let Self { keep_seq, superseded, checkpoint_id, .. } = *self;
-        let told = NewEvent::of(&ThreadRewound { keep_seq, superseded, checkpoint_id }, now)?;
-        Ok((Write::Rewind { thread_id, keep_seq: self.keep_seq, at: now }, told))
+        let event = NewEvent::from_body(&ThreadRewound { keep_seq, superseded, checkpoint_id }, now)?;
+        Ok((Write::Rewind { thread_id, keep_seq: self.keep_seq, at: now }, event))
     }
 }
 
-fn expected(admission: &Admission, before: Option<&Checkpoint>) -> Write {
+/// Returns the write that makes the transaction fail unless the thread's newest checkpoint is still this one.
+fn expect_checkpoint_write(admission: &RunAdmission, before: Option<&Checkpoint>) -> Write {
     Write::ExpectCheckpoint {
         thread_id: admission.thread_id,
         checkpoint_id: before.map(|point| point.checkpoint_id),
     }
 }
 
-/// Returns whether another run came and went between reading the checkpoint and the admission.
-pub(crate) fn is_outrun(error: &Error) -> bool {
-    matches!(error, Error::Journal(error) if error.is_other_checkpoint())
+/// Returns whether the error says that the thread's newest checkpoint has changed since it was read.
+pub(crate) fn is_head_conflict(error: &Error) -> bool {
+    matches!(error, Error::Journal(error) if error.is_checkpoint_conflict())
 }
 
-/// Makes the admission durable; returns its checkpoint as it is stored.
-async fn commit(
+/// Commits the admission and returns its checkpoint with the position that the journal gave it.
+async fn commit_admission(
     store: &dyn Store,
-    admission: &Admission,
+    admission: &RunAdmission,
     first: Vec<Write>,
     events: Vec<NewEvent>,
     checkpoint: Checkpoint,
 ) -> Result<Checkpoint> {
-    let writes = writes(admission, first, events, &checkpoint);
+    let writes = admission_writes(admission, first, events, &checkpoint);
     let committed = store.commit(Transaction { fence: None, writes }).await?;
     // The thread's own append is the last one.
     let head_seq = committed.seqs.last().and_then(|seqs| seqs.iter().copied().max());
     Ok(Checkpoint { head_seq: head_seq.unwrap_or(checkpoint.head_seq), ..checkpoint })
 }
 
-/// Returns the writes of an admission that begins with `first`.
-fn writes(
-    admission: &Admission,
+/// Returns all writes of an admission: `first`, the thread's append, its status and its checkpoint.
+fn admission_writes(
+    admission: &RunAdmission,
     first: Vec<Write>,
     events: Vec<NewEvent>,
     checkpoint: &Checkpoint,
 ) -> Vec<Write> {
-    // What is said again, because the thread goes on from another branch, stays of the run that said it.
-    let of_run = |event: NewEvent| match event.run_id {
+    // Events that are repeated from another branch keep the run that they came from.
+    let with_run = |event: NewEvent| match event.run_id {
         Some(_) => event,
-        None => event.in_run(admission.run_id),
+        None => event.with_run(admission.run_id),
     };
-    let events = events.into_iter().map(of_run).collect();
+    let events = events.into_iter().map(with_run).collect();
     let patch = journal::ThreadPatch {
         status: Some(ThreadStatus::Busy),
         updated_at: Some(admission.now),
@@ -320,13 +354,15 @@ fn writes(
     writes
 }
 
-fn started(admission: &Admission, how: RunBeginning) -> Result<NewEvent> {
+/// Returns the event that records the start of the run.
+fn run_started_event(admission: &RunAdmission, how: RunStartKind) -> Result<NewEvent> {
     let events = RunEvents { run_id: admission.run_id, at: admission.now };
-    Ok(events.started(how, admission.model.clone())?)
+    Ok(events.started_event(how, admission.model.clone())?)
 }
 
-fn admitting(admission: &Admission) -> Write {
-    admission.origin.admitting(Run {
+/// Returns the write that creates the run's row, or starts the queued one, with a lease of this process.
+fn run_admission_write(admission: &RunAdmission) -> Write {
+    admission.origin.admission_write(Run {
         run_id: admission.run_id,
         thread_id: admission.thread_id,
         assistant_id: admission.assistant_id.clone(),
@@ -334,15 +370,16 @@ fn admitting(admission: &Admission) -> Write {
         model: admission.model.clone(),
         failure: None,
         lease_owner: Some(admission.lease.owner().to_owned()),
-        lease_until: Some(admission.lease.until()),
+        lease_until: Some(admission.lease.lease_end()),
         usage: Usage::default(),
         created_at: admission.now,
         updated_at: admission.now,
     })
 }
 
-fn checkpoint(
-    admission: &Admission,
+/// Returns the checkpoint with which the run starts.
+fn initial_checkpoint(
+    admission: &RunAdmission,
     channels: Channels,
     activities: Vec<protocol::PendingActivity>,
     next: Option<String>,

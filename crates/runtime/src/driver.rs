@@ -1,9 +1,10 @@
-//! The driver: does what the turn machine asks for, one effect at a time. It decides nothing.
+//! The driver of a run: performs the effects that [`TurnMachine`] requests, one at a time. It contains no rules
+//! about what a run does next.
 
 mod commit;
+pub(crate) mod deferred;
 pub(crate) mod lease;
 pub(crate) mod lifecycle;
-pub(crate) mod owed;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
-use journal::{Fence, Store, ThreadNews};
+use journal::{FencingToken, Store, ThreadSubscription};
 use parking_lot::Mutex;
 use protocol::{
     Checkpoint, FailureKind, Interrupt, PendingActivity, RunFailure, RunId, RunStatus, Seq, ThreadId, Usage,
@@ -19,355 +20,405 @@ use protocol::{
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use self::lease::{Held, Lease};
-use self::owed::Owed;
+use self::deferred::DeferredWrites;
+use self::lease::{LeaseGuard, LeaseHolder};
 use crate::Result;
-use crate::activity::Activities;
+use crate::activity::ActivityRegistry;
 use crate::admit::stop_key;
 use crate::graph::Graph;
-use crate::step::{Answer, Early, Entry, Failure, Recorded, StepContext, Update};
-use crate::stream::Frames;
+use crate::step::{
+    EarlyCommit, EarlyCommitSender, GraphUpdate, KeyedAnswer, StepContext, StepEntry, StepFailure,
+};
+use crate::stream::FrameSender;
 use crate::stream::frame::Frame;
 use crate::turn::breakpoints::Breakpoints;
-use crate::turn::{Bounds, Effect, Ending, Input, Turn};
+use crate::turn::{RunEnding, TurnEffect, TurnInput, TurnLimits, TurnMachine};
 
-/// How often a run looks whether another process asked it to stop, where no news come.
-const STOP_POLL: Duration = Duration::from_secs(1);
+/// The interval between two checks of the journal for a stop request of another process. Where the commit feed
+/// notifies about the request, the run does not wait for the next check.
+const STOP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a run may use at most.
+/// The limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Steps of one run.
+pub struct DriverLimits {
+    /// The most steps of one run; 500 by default.
     pub steps_max: u64,
-    /// Wall-clock time of one run; `None` is no limit.
+    /// The most wall-clock time of one run; `None`, the default, is no limit.
     pub time_max: Option<Duration>,
 }
 
-impl Default for Limits {
+impl Default for DriverLimits {
     fn default() -> Self {
         Self { steps_max: 500, time_max: None }
     }
 }
 
-/// How a run came to rest.
+/// The outcome of a run that was driven to its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEnd {
     /// The run.
     pub run_id: RunId,
-    /// Its last status.
+    /// The final status of the run.
     pub status: RunStatus,
-    /// What waits for an answer, when it is interrupted.
+    /// The interrupts that wait for an answer, if the status is interrupted.
     pub interrupts: Vec<Interrupt>,
-    /// Why, when it did not succeed.
+    /// The reason why the run did not succeed, if it did not.
     pub failure: Option<RunFailure>,
-    /// Tokens that its model calls took since it was admitted, resumed or taken over.
+    /// The tokens that model calls of the run used since this process admitted, resumed or took over the run.
     pub usage: Usage,
 }
 
-/// A run that was admitted, resumed or taken over: where it stands, and what of its admission is not durable yet.
+/// A run that this process has admitted, resumed or taken over and can now drive with [`Driver::drive`].
 #[derive(Debug)]
-pub struct Admitted {
-    /// The checkpoint it goes on from.
+pub struct AdmittedRun {
+    /// The checkpoint from which the run continues.
     pub checkpoint: Checkpoint,
-    /// Whether what comes next may have been begun before.
-    pub entry: Entry,
-    others: Others,
-    owed: Owed,
-    /// Whether it was asked to stop before it was taken over.
-    stop: StopAsked,
+    /// The way the next step is entered: for the first time, or after a process that may have started it.
+    pub entry: StepEntry,
+    /// The state of the questions of other runs.
+    other_questions: OtherQuestions,
+    /// Writes of the admission that are not durable yet.
+    deferred_writes: DeferredWrites,
+    /// A stop request that was found at the takeover.
+    stop_request: StopRequest,
 }
 
-/// Whether somebody asked for a run's stop that is taken over.
+/// A stop request for a run, as found when the run is taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StopAsked {
-    No,
-    Yes,
+pub(crate) enum StopRequest {
+    /// No stop was requested.
+    Absent,
+    /// A stop was requested, and the run must end as cancelled.
+    Pending,
 }
 
-/// Whether questions of the thread wait that this run did not ask.
+/// Knowledge about pending interrupts of the thread that other runs raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Others {
-    /// None: only a run raises questions, and no other works in the thread meanwhile.
+pub(crate) enum OtherQuestions {
+    /// There are none. This stays true while the run is driven, because only a run raises interrupts and the
+    /// thread has no other active run.
     None,
-    /// Nobody has looked.
-    Perhaps,
+    /// The thread has not been checked, so there may be some.
+    Unknown,
 }
 
-impl Admitted {
-    /// Returns a run whose admission is durable.
-    pub fn at(checkpoint: Checkpoint, entry: Entry) -> Self {
-        let (others, stop) = (Others::Perhaps, StopAsked::No);
-        Self { checkpoint, entry, others, owed: Owed::default(), stop }
+impl AdmittedRun {
+    /// Returns a run whose admission is durable, without knowledge about other questions of the thread.
+    pub fn new(checkpoint: Checkpoint, entry: StepEntry) -> Self {
+        let (other_questions, stop_request) = (OtherQuestions::Unknown, StopRequest::Absent);
+        Self { checkpoint, entry, other_questions, deferred_writes: DeferredWrites::default(), stop_request }
     }
 
-    /// Returns a run whose admission is durable, and of whose thread it is known whether other questions wait.
-    pub(crate) fn knowing(checkpoint: Checkpoint, others: Others) -> Self {
-        Self { others, ..Self::at(checkpoint, Entry::Fresh) }
+    /// Returns a run whose admission is durable, with the admission's knowledge about other questions of the
+    /// thread.
+    pub(crate) fn with_other_questions(checkpoint: Checkpoint, other_questions: OtherQuestions) -> Self {
+        Self { other_questions, ..Self::new(checkpoint, StepEntry::Fresh) }
     }
 
-    /// Returns a run that is taken over.
-    pub(crate) fn taken_over(checkpoint: Checkpoint, entry: Entry, stop: StopAsked) -> Self {
-        Self { stop, ..Self::at(checkpoint, entry) }
+    /// Returns a run that this process takes over from another one.
+    pub(crate) fn from_takeover(checkpoint: Checkpoint, entry: StepEntry, stop_request: StopRequest) -> Self {
+        Self { stop_request, ..Self::new(checkpoint, entry) }
     }
 
-    /// Returns a run whose admission becomes durable with its first step.
-    pub(crate) fn owing(checkpoint: Checkpoint, writes: Vec<journal::Write>) -> Self {
-        Self { owed: Owed::admission(writes), ..Self::at(checkpoint, Entry::Fresh) }
+    /// Returns a run whose admission becomes durable together with its first step.
+    pub(crate) fn with_deferred_admission(checkpoint: Checkpoint, writes: Vec<journal::Write>) -> Self {
+        Self {
+            deferred_writes: DeferredWrites::from_admission(writes),
+            ..Self::new(checkpoint, StepEntry::Fresh)
+        }
     }
 }
 
-/// Runs turns of one graph.
+/// The driver of the runs of one graph. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Driver {
-    /// Where facts go.
+    /// The journal that the driver commits to.
     pub store: Arc<dyn Store>,
-    /// The graph.
+    /// The graph to run.
     pub graph: Arc<Graph>,
-    /// The activities its nodes may ask for.
-    pub activities: Activities,
-    /// How this process holds runs.
-    pub lease: Lease,
-    /// What a run may use.
-    pub limits: Limits,
-    /// Where its client wants to look.
+    /// The activities that the graph's nodes can request.
+    pub activities: ActivityRegistry,
+    /// The identity and the lease duration with which this process holds runs.
+    pub lease: LeaseHolder,
+    /// The limits of each run.
+    pub limits: DriverLimits,
+    /// The breakpoints that the run's client has set.
     pub breakpoints: Breakpoints,
-    /// Cancelled when this process is about to end: what works is done to its end and made durable, and nothing after it is
-    /// begun here.
-    pub halt: CancellationToken,
+    /// Cancelled when this process is about to exit. A running node or activity then completes and is committed,
+    /// and the run is released instead of continuing.
+    pub shutdown: CancellationToken,
 }
 
-/// One run being driven.
-struct Drive<'a> {
+/// A run while it is driven.
+struct ActiveRun<'a> {
     driver: &'a Driver,
+    /// The thread of the run.
     thread_id: ThreadId,
+    /// The run.
     run_id: RunId,
-    frames: &'a Frames,
+    /// The sender of the run's frames.
+    frames: &'a FrameSender,
+    /// Cancelled when the run is to stop.
     cancel: &'a CancellationToken,
+    /// The time at which the run exceeds its limit; `None` without a limit.
     deadline: Option<tokio::time::Instant>,
-    /// The newest event of the thread when this process took the run up.
-    taken_up: Seq,
-    /// The newest event of the thread that this run knows.
+    /// The sequence number of the thread's newest event when this process started to drive the run.
+    start_seq: Seq,
+    /// The sequence number of the newest event of the thread that this run knows.
     head: AtomicU64,
+    /// The tokens used since this process started to drive the run.
     usage: Mutex<Usage>,
-    /// The run's lease.
-    held: Held,
-    /// News of the thread, such as that somebody asks the run to stop.
-    news: ThreadNews,
-    /// When the journal is next looked at for a stop from another process.
-    look_at: Mutex<tokio::time::Instant>,
-    others: Others,
-    /// What is to become durable with the next commit.
-    owed: Owed,
+    /// The run's lease; a background task renews it.
+    lease_guard: LeaseGuard,
+    /// Notifications about commits to the thread, for example of a stop request.
+    commit_feed: ThreadSubscription,
+    /// The time of the next check of the journal for a stop request.
+    next_stop_poll: Mutex<tokio::time::Instant>,
+    /// The state of the questions of other runs.
+    other_questions: OtherQuestions,
+    /// Writes for the next commit.
+    deferred_writes: DeferredWrites,
 }
 
 impl Driver {
-    /// Drives the run until it rests. What happened on the way is in the journal; a crash at any point leaves a
-    /// checkpoint from which calling this again, with [`Entry::Recovered`], goes on.
+    /// Drives the run until it ends and returns its outcome. Everything that happens is in the journal.
+    ///
+    /// Cancelling `cancel` stops the run between two steps, and tells a running node to return what it has. The
+    /// future may also be dropped at any point, with the same result as a crash: the last checkpoint is durable,
+    /// and [`crate::take_over_run`] continues from it with [`StepEntry::Recovered`].
     ///
     /// # Errors
-    /// [`crate::Error::Halted`] when the process is about to end: the run can go on elsewhere at once. When the journal fails, or
-    /// the run belongs to another process: the run itself is untouched then. Those of the admission too, when it becomes
-    /// durable with the first step only.
+    /// - [`crate::Error::ShuttingDown`] when [`Self::shutdown`] is cancelled. Another process can continue the run
+    ///   at once.
+    /// - [`crate::Error::LeaseExpired`], or [`journal::Error::Fenced`], when another process has or may have the run.
+    /// - Any other error of the journal.
+    /// - The errors of an admission, if the admission becomes durable only with the first step.
+    ///
+    /// In all these cases the run is as its last commit left it.
     pub async fn drive(
         &self,
-        admitted: Admitted,
-        frames: &Frames,
+        admitted: AdmittedRun,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<RunEnd> {
-        let Admitted { checkpoint, entry, others, owed, stop: stop_asked } = admitted;
-        // A stop that is found in the journal is this run's alone; the caller may go on with others.
+        let AdmittedRun { checkpoint, entry, other_questions, deferred_writes, stop_request } = admitted;
+        // The caller may use its token for other runs, and a stop request in the journal is for this run only.
         let cancel = &cancel.child_token();
-        if stop_asked == StopAsked::Yes {
+        if stop_request == StopRequest::Pending {
             cancel.cancel();
         }
         let (thread_id, run_id) = (checkpoint.thread_id, checkpoint.run_id);
         let deadline = self.limits.time_max.map(|limit| tokio::time::Instant::now() + limit);
-        frames.at(checkpoint.head_seq);
-        let head = AtomicU64::new(checkpoint.head_seq);
-        let (usage, look_at) = (Mutex::default(), Mutex::new(tokio::time::Instant::now() + STOP_POLL));
-        let fence = Fence { run_id, owner: self.lease.owner().to_owned() };
-        let held = Held::begin(&self.store, fence, &self.lease);
-        let mut drive = Drive {
+        frames.advance_to(checkpoint.head_seq);
+        let fence = FencingToken { run_id, owner: self.lease.owner().to_owned() };
+        let lease_guard = LeaseGuard::start(&self.store, fence, &self.lease);
+        let mut run = ActiveRun {
             driver: self,
-            held,
-            news: self.store.news().of(thread_id),
+            lease_guard,
+            commit_feed: self.store.commit_feed().subscribe_thread(thread_id),
             thread_id,
             run_id,
             frames,
             cancel,
             deadline,
-            taken_up: checkpoint.head_seq,
-            head,
-            usage,
-            look_at,
-            others,
-            owed,
+            start_seq: checkpoint.head_seq,
+            head: AtomicU64::new(checkpoint.head_seq),
+            usage: Mutex::default(),
+            next_stop_poll: Mutex::new(tokio::time::Instant::now() + STOP_POLL_INTERVAL),
+            other_questions,
+            deferred_writes,
         };
-        drive.begin(&checkpoint, entry);
-        let bounds = Bounds { steps_max: self.limits.steps_max, breakpoints: &self.breakpoints };
-        let (mut turn, mut effect) = Turn::begin(&self.graph, &checkpoint, bounds, entry);
+        run.publish_start(&checkpoint, entry);
+        let limits = TurnLimits { steps_max: self.limits.steps_max, breakpoints: &self.breakpoints };
+        let (mut turn, mut effect) = TurnMachine::begin(&self.graph, &checkpoint, limits, entry);
         loop {
-            if self.halt.is_cancelled() && matches!(effect, Effect::Run { .. } | Effect::Perform(_)) {
-                return Err(drive.leave(&turn).await);
+            if self.shutdown.is_cancelled()
+                && matches!(effect, TurnEffect::RunNode { .. } | TurnEffect::Perform(_))
+            {
+                return Err(run.release_run(&turn).await);
             }
             let input = match effect {
-                Effect::Run { node, answers, entry } => {
-                    if !drive.is_immediate(&node) {
-                        drive.flush().await?;
+                TurnEffect::RunNode { node, answers, entry } => {
+                    if !run.is_immediate(&node) {
+                        run.flush_deferred().await?;
                     }
-                    drive.run(&turn, &node, &answers, entry).await?
+                    run.run_node(&turn, &node, &answers, entry).await?
                 }
-                Effect::Commit { update, ending } => {
-                    drive.commit(&turn, update, ending.as_ref()).await?;
-                    if tokio::time::Instant::now() >= drive.look_at() {
-                        drive.look_for_stop().await?;
+                TurnEffect::Commit { update, ending } => {
+                    run.commit_step(&turn, update, ending.as_ref()).await?;
+                    if tokio::time::Instant::now() >= run.next_stop_poll() {
+                        run.poll_stop_request().await?;
                     }
-                    Input::Committed
+                    TurnInput::Committed
                 }
-                Effect::Perform(activity) => {
-                    drive.flush().await?;
+                TurnEffect::Perform(activity) => {
+                    run.flush_deferred().await?;
                     let performed = tokio::select! {
-                        performed = drive.perform(&activity) => performed,
-                        () = drive.held.lost.cancelled() => return Err(drive.lost().await),
+                        performed = run.perform_activity(&activity) => performed,
+                        () = run.lease_guard.lost.cancelled() => return Err(run.lease_loss_error().await),
                     };
-                    Input::Performed(performed)
+                    TurnInput::Performed(performed)
                 }
-                Effect::Rest(ending) => return drive.rest(&turn, ending).await,
+                TurnEffect::Finish(ending) => return run.finish_run(&turn, ending).await,
             };
-            effect = turn.advance(drive.stop(input));
+            effect = turn.advance(run.apply_stop(input));
         }
     }
 }
 
-impl Drive<'_> {
-    async fn run(&self, turn: &Turn<'_>, node: &str, answers: &[Answer], entry: Entry) -> Result<Input> {
-        let Some(found) = self.driver.graph.get(node) else {
-            let unknown = format!("continue the run: this version has no node `{node}`");
-            return Ok(Input::Ran(Err(Failure::new(FailureKind::Internal, unknown))));
+impl ActiveRun<'_> {
+    /// Runs one node and returns its outcome for the state machine. A node that the graph does not have fails the
+    /// run.
+    async fn run_node(
+        &self,
+        turn: &TurnMachine<'_>,
+        node: &str,
+        answers: &[KeyedAnswer],
+        entry: StepEntry,
+    ) -> Result<TurnInput> {
+        let Some(registered) = self.driver.graph.get(node) else {
+            let message = format!("continue the run: this version has no node `{node}`");
+            return Ok(TurnInput::Ran(Err(StepFailure::new(FailureKind::Internal, message))));
         };
-        // The step before an immediate one is not told yet, nor is the run, where it is not durable.
-        if !found.is_immediate() {
+        // The frames of the step before an immediate one, and of a deferred admission, are sent only after their
+        // commit, and this frame must not precede them.
+        if !registered.is_immediate() {
             self.frames.send(Frame::StepStarted { node: node.to_owned(), step: turn.step + 1 });
         }
         let cancel = self.cancel.child_token();
-        let (early, mut recorded) = Early::channel();
-        let work = found.run(StepContext {
+        let (early_commits, mut early_receiver) = EarlyCommitSender::channel();
+        let work = registered.run(StepContext {
             thread_id: self.thread_id,
             run_id: self.run_id,
             step: turn.step + 1,
             entry,
-            taken_up: self.taken_up,
+            start_seq: self.start_seq,
             channels: &turn.channels,
             answers,
             store: &self.driver.store,
             frames: self.frames,
             cancel: &cancel,
-            early: &early,
-            unwritten: self.owed.writes(),
+            early_commits: &early_commits,
+            deferred_writes: self.deferred_writes.writes(),
             context: None,
         });
-        match self.beside(work, &cancel, &mut recorded).await? {
+        match self.supervise_node(work, &cancel, &mut early_receiver).await? {
             Some(input) => Ok(input),
-            None => Err(self.lost().await),
+            None => Err(self.lease_loss_error().await),
         }
     }
 
-    /// Does a node's work while writing down what it hands over and looking whether it is to stop: all at once, since the work
-    /// may need what the others wait for. Returns what it hands on; `None` when another process may have the run.
-    async fn beside(
+    /// Awaits a node's future while committing its early events, checking for stop requests and watching the
+    /// deadline and the lease. These run concurrently, because the node may wait for a result of one of them. At
+    /// most one journal operation is in flight besides the node.
+    ///
+    /// Returns the outcome for the state machine, or `None` when another process may have the run.
+    async fn supervise_node(
         &self,
-        work: impl Future<Output = std::result::Result<Update, Failure>>,
+        work: impl Future<Output = std::result::Result<GraphUpdate, StepFailure>>,
         cancel: &CancellationToken,
-        recorded: &mut UnboundedReceiver<Recorded>,
-    ) -> Result<Option<Input>> {
+        early_receiver: &mut UnboundedReceiver<EarlyCommit>,
+    ) -> Result<Option<TurnInput>> {
         tokio::pin!(work);
-        let mut is_late = false;
-        let mut news = self.news.clone();
-        let mut aside: Fuse<BoxFuture<'_, Result<()>>> = Fuse::terminated();
+        let mut is_overdue = false;
+        let mut commits = self.commit_feed.clone();
+        let mut journal_operation: Fuse<BoxFuture<'_, Result<()>>> = Fuse::terminated();
         loop {
-            let is_idle = aside.is_terminated();
-            let may_look = is_idle && !self.cancel.is_cancelled();
+            let is_idle = journal_operation.is_terminated();
+            let may_poll = is_idle && !self.cancel.is_cancelled();
             tokio::select! {
                 biased;
-                written = &mut aside, if !is_idle => written?,
-                Some((events, writes)) = recorded.recv(), if is_idle => {
-                    aside = self.record(events, writes).boxed().fuse();
+                result = &mut journal_operation, if !is_idle => result?,
+                Some((events, writes)) = early_receiver.recv(), if is_idle => {
+                    journal_operation = self.commit_early(events, writes).boxed().fuse();
                 }
                 done = &mut work => {
                     if !is_idle {
-                        aside.await?;
+                        journal_operation.await?;
                     }
-                    return Ok(Some(match with_recorded(done, recorded) {
-                        Ok(update) if is_late => stop(update, RunStatus::Timeout, "its time is up"),
-                        done => Input::Ran(done),
+                    return Ok(Some(match merge_early_commits(done, early_receiver) {
+                        Ok(update) if is_overdue => stop_input(update, RunStatus::Timeout, "its time is up"),
+                        done => TurnInput::Ran(done),
                     }));
                 }
-                () = at(self.deadline), if !is_late => {
-                    // The node returns what it has.
-                    is_late = true;
+                () = sleep_until_deadline(self.deadline), if !is_overdue => {
+                    // The node returns what it has, which is then kept.
+                    is_overdue = true;
                     cancel.cancel();
                 }
-                () = self.held.lost.cancelled() => return Ok(None),
-                () = news.changed(), if may_look => aside = self.look_for_stop().boxed().fuse(),
-                () = tokio::time::sleep_until(self.look_at()), if may_look => {
-                    aside = self.look_for_stop().boxed().fuse();
+                () = self.lease_guard.lost.cancelled() => return Ok(None),
+                () = commits.changed(), if may_poll => journal_operation = self.poll_stop_request().boxed().fuse(),
+                () = tokio::time::sleep_until(self.next_stop_poll()), if may_poll => {
+                    journal_operation = self.poll_stop_request().boxed().fuse();
                 }
             }
         }
     }
 
+    /// Returns whether the graph has this node and it is immediate.
     fn is_immediate(&self, node: &str) -> bool {
         self.driver.graph.get(node).is_some_and(|node| node.is_immediate())
     }
 
-    async fn perform(&self, activity: &PendingActivity) -> std::result::Result<Update, Failure> {
-        let Some(found) = self.driver.activities.get(&activity.name) else {
-            let unknown = format!("continue the run: this version has no activity `{}`", activity.name);
-            return Err(Failure::new(FailureKind::Internal, unknown));
+    /// Performs an activity. One that is not registered fails the run.
+    async fn perform_activity(
+        &self,
+        activity: &PendingActivity,
+    ) -> std::result::Result<GraphUpdate, StepFailure> {
+        let Some(registered) = self.driver.activities.get(&activity.name) else {
+            let message = format!("continue the run: this version has no activity `{}`", activity.name);
+            return Err(StepFailure::new(FailureKind::Internal, message));
         };
-        found.perform(&activity.args, self.frames).await
+        registered.perform(&activity.args, self.frames).await
     }
 
-    /// A person's stop takes effect between steps: what the node returned is kept, what would follow is not begun.
-    fn stop(&self, input: Input) -> Input {
+    /// Replaces the outcome of a step by a stop if the run is cancelled. The update of the node is kept, and no
+    /// further step starts. Failures and the outcomes of activities are not replaced.
+    fn apply_stop(&self, input: TurnInput) -> TurnInput {
         if !self.cancel.is_cancelled() {
             return input;
         }
         match input {
-            Input::Ran(Ok(update)) => stop(update, RunStatus::Cancelled, "it was stopped"),
-            Input::Committed => stop(Update::default(), RunStatus::Cancelled, "it was stopped"),
-            Input::Ran(Err(_)) | Input::Performed(_) | Input::Stop { .. } => input,
+            TurnInput::Ran(Ok(update)) => stop_input(update, RunStatus::Cancelled, "it was stopped"),
+            TurnInput::Committed => {
+                stop_input(GraphUpdate::default(), RunStatus::Cancelled, "it was stopped")
+            }
+            TurnInput::Ran(Err(_)) | TurnInput::Performed(_) | TurnInput::Stop { .. } => input,
         }
     }
 
-    /// Takes a stop that another process wrote into the journal as if it came from here.
-    async fn look_for_stop(&self) -> Result<()> {
-        *self.look_at.lock() = tokio::time::Instant::now() + STOP_POLL;
+    /// Checks the journal for a stop request of another process and cancels the run if there is one.
+    async fn poll_stop_request(&self) -> Result<()> {
+        *self.next_stop_poll.lock() = tokio::time::Instant::now() + STOP_POLL_INTERVAL;
         let key = stop_key(self.run_id);
-        if self.driver.store.seq_of_key(self.thread_id, &key).await?.is_some() {
+        if self.driver.store.seq_of_event_key(self.thread_id, &key).await?.is_some() {
             self.cancel.cancel();
         }
         Ok(())
     }
 
-    fn look_at(&self) -> tokio::time::Instant {
-        *self.look_at.lock()
+    /// Returns the time of the next check for a stop request.
+    fn next_stop_poll(&self) -> tokio::time::Instant {
+        *self.next_stop_poll.lock()
     }
 
-    fn fence(&self) -> Fence {
-        Fence { run_id: self.run_id, owner: self.driver.lease.owner().to_owned() }
+    /// Returns the token that fences the run's writes.
+    fn fence(&self) -> FencingToken {
+        FencingToken { run_id: self.run_id, owner: self.driver.lease.owner().to_owned() }
     }
 
-    /// Returns why the run is not this process's any more.
-    async fn lost(&self) -> crate::Error {
-        lease::lost(&*self.driver.store, self.fence()).await
+    /// Returns the error for a run whose lease this process has lost.
+    async fn lease_loss_error(&self) -> crate::Error {
+        lease::lease_loss_error(&*self.driver.store, self.fence()).await
     }
 
+    /// Returns the sequence number of the newest event that this run knows.
     fn head(&self) -> Seq {
         self.head.load(Ordering::Relaxed)
     }
 
-    async fn rest(&self, turn: &Turn<'_>, ending: Ending) -> Result<RunEnd> {
+    /// Sends the last frames of the run and returns its outcome.
+    async fn finish_run(&self, turn: &TurnMachine<'_>, ending: RunEnding) -> Result<RunEnd> {
         let mut interrupts = Vec::with_capacity(ending.interrupts.len());
         for index in 0..ending.interrupts.len() {
             interrupts.extend(self.driver.store.interrupt(self.interrupt_id(turn, index)).await?);
@@ -375,7 +426,7 @@ impl Drive<'_> {
         for interrupt in &interrupts {
             self.frames.send(Frame::Interrupted(Box::new(interrupt.clone())));
         }
-        let Ending { status, failure, .. } = ending;
+        let RunEnding { status, failure, .. } = ending;
         let run_id = self.run_id;
         self.frames.send(Frame::RunEnded { run_id, status, failure: failure.clone() });
         let usage = *self.usage.lock();
@@ -383,32 +434,34 @@ impl Drive<'_> {
     }
 }
 
-/// Adds what the node handed over last, which nobody has taken yet, to what it returned.
-fn with_recorded(
-    done: std::result::Result<Update, Failure>,
-    recorded: &mut UnboundedReceiver<Recorded>,
-) -> std::result::Result<Update, Failure> {
-    let mut update = Update::default();
-    while let Ok((events, writes)) = recorded.try_recv() {
-        update.merge(Update { events, writes, ..Update::default() });
+/// Merges the early commits that are still queued into the result of the node, so that none is lost.
+fn merge_early_commits(
+    result: std::result::Result<GraphUpdate, StepFailure>,
+    early_receiver: &mut UnboundedReceiver<EarlyCommit>,
+) -> std::result::Result<GraphUpdate, StepFailure> {
+    let mut update = GraphUpdate::default();
+    while let Ok((events, writes)) = early_receiver.try_recv() {
+        update.merge(GraphUpdate { events, writes, ..GraphUpdate::default() });
     }
-    match done {
+    match result {
         Ok(returned) => {
             update.merge(returned);
             Ok(update)
         }
         Err(mut failure) => {
             update.merge(std::mem::take(&mut *failure.partial));
-            Err(failure.keeping(update))
+            Err(failure.with_partial(update))
         }
     }
 }
 
-fn stop(update: Update, status: RunStatus, why: &str) -> Input {
-    Input::Stop { update, status, why: why.to_owned() }
+/// Returns the input that stops a run.
+fn stop_input(update: GraphUpdate, status: RunStatus, reason: &str) -> TurnInput {
+    TurnInput::Stop { update, status, reason: reason.to_owned() }
 }
 
-async fn at(deadline: Option<tokio::time::Instant>) {
+/// Sleeps until the deadline; forever if there is none.
+async fn sleep_until_deadline(deadline: Option<tokio::time::Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

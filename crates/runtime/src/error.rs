@@ -1,73 +1,76 @@
-//! What can go wrong between a client and a run. A failing run is not an error: it is a [`crate::RunEnd`].
+//! Errors of admitting, resuming and driving a run, and the reasons to reject a decision. A run that fails is not
+//! an error of this crate: it ends with a [`crate::RunEnd`] that carries the failure.
 
 use protocol::{InterruptId, InterruptStatus, RunId};
 
 use crate::graph::channel::ChannelError;
 
-/// Why an answer to an interrupt cannot be taken; the interrupt stays pending.
+/// The reason why the answer to an interrupt is rejected. The interrupt stays pending.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
-    /// Not exactly one decision per action.
+pub enum DecisionRejection {
+    /// The number of decisions differs from the number of actions; each action needs exactly one.
     #[error("{given} decisions were given for {expected} actions")]
-    Count {
-        /// How many were given.
+    WrongCount {
+        /// The number of decisions in the answer.
         given: usize,
-        /// How many actions wait.
+        /// The number of actions that the interrupt asks about.
         expected: usize,
     },
-    /// The type of decision is not among those the action allows.
+    /// The decision's type is not one of those that the action allows.
     #[error("`{given}` is not allowed for {action}; allowed: {}", allowed.join(", "))]
     NotAllowed {
-        /// The decision's type.
+        /// The type of the decision, for example `approve`.
         given: String,
-        /// The action.
+        /// The name of the action that was decided about.
         action: String,
-        /// What it allows.
+        /// The types of decision that the action allows.
         allowed: Vec<String>,
     },
-    /// The decision's own fields cannot be used.
+    /// The decision has an allowed type, but its own fields cannot be used. The text says why.
     #[error("{0}")]
     Invalid(String),
-    /// The decision names something that is no longer current.
+    /// The decision refers to something that is no longer current. The text says what.
     #[error("{0}")]
     Stale(String),
-    /// The question was answered or withdrawn before, and nothing waits for the decision.
-    #[error("the question is {} already", .0.as_str())]
+    /// The interrupt was answered or withdrawn before, so no run waits for the decision. Carries the interrupt's
+    /// status.
+    #[error("the question is already {}", .0.as_str())]
     NotPending(InterruptStatus),
 }
 
-/// A run that could not be admitted, resumed or driven.
+/// An error of admitting, resuming or driving a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The journal failed.
+    /// The journal returned an error.
     #[error(transparent)]
     Journal(#[from] journal::Error),
-    /// The answer was refused.
-    #[error("take that decision: {rejection}")]
+    /// The answer to an interrupt was rejected; nothing was written.
+    #[error("accept the decision: {rejection}")]
     Rejected {
-        /// The interrupt.
+        /// The interrupt that the answer was for.
         interrupt_id: InterruptId,
-        /// Why.
-        rejection: Rejection,
+        /// The reason for the rejection.
+        rejection: DecisionRejection,
     },
-    /// Another run came and went between looking at the thread and admitting this one; nothing was written, and it may be
-    /// tried again.
-    #[error("begin a run: another one came and went meanwhile")]
-    Outrun,
-    /// The process is about to end: the run has come to the end of a step, and goes on in the next process.
-    #[error("go on with the run: the program is about to end")]
-    Halted,
-    /// Nobody could say in time that this process works on the run: another one may have it. It is as it was stored last, and
-    /// whoever reaches the journal goes on with it.
-    #[error("go on with run {run_id}: its lease ended before the journal could be written")]
-    LeaseEnded {
-        /// The run.
+    /// Another run changed the thread's newest checkpoint after the start of this run was planned. Nothing was
+    /// written, and the caller may plan and admit the run again.
+    #[error("start the run: another run of the thread started and ended in the meantime")]
+    HeadConflict,
+    /// This process is shutting down. The run stopped after a complete step, and another process can continue it.
+    #[error("continue the run: the program is shutting down")]
+    ShuttingDown,
+    /// This process could not renew the run's lease before it expired, so another process may have taken the run
+    /// over. The run is as its last commit left it, and any process that can reach the journal may continue it.
+    #[error("continue run {run_id}: its lease expired before the journal could be written")]
+    LeaseExpired {
+        /// The run whose lease expired.
         run_id: RunId,
     },
-    /// The thread's state cannot be read, so nothing was begun; a new message sets a question aside.
+    /// A channel of the thread's state cannot be read, so no run was started. A new message withdraws the pending
+    /// question.
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    /// A step could not be written as JSON.
-    #[error("write a step as JSON")]
+    /// A step could not be serialized as JSON.
+    #[error("serialize a step as JSON")]
     Json(#[from] serde_json::Error),
 }

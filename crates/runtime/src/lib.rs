@@ -1,9 +1,14 @@
-//! Running a turn: a graph of named nodes, one checkpoint a step, interrupts, cancellation and recovery.
+//! Execution of one turn: a graph of named nodes, one checkpoint for each step, interrupts, cancellation and
+//! recovery.
 //!
-//! [`Turn`] is the pure machine: it is told what happened and answers with the one thing to do next. [`Driver`]
-//! does it: runs the node, commits the step, performs the activities. Features plug in as nodes, [`Hook`]s and
-//! [`Activity`]s, all of which return values; only the driver writes. This room does not know what a feature is
-//! for: it never names one.
+//! [`TurnMachine`] is the pure state machine of a run: it takes a [`TurnInput`] and returns the next
+//! [`TurnEffect`]. [`Driver`] performs that effect: it runs the node, commits the step or performs the activity,
+//! and reports the outcome. Features plug in as [`Node`]s, [`Hook`]s, [`Tool`]s and [`Activity`]s. All of them
+//! return values; only the driver writes to the journal. [`admit_run`] and [`resume_run`] start runs,
+//! [`take_over_run`] continues the run of a process that is gone, and [`FrameSender`] streams a run to its
+//! subscribers.
+//!
+//! This crate names no feature: it does not know what its nodes, hooks and activities are for.
 
 mod activity;
 mod admit;
@@ -17,30 +22,39 @@ mod stream;
 mod tool;
 mod turn;
 
-pub use activity::{Activities, Activity};
+pub use activity::{Activity, ActivityRegistry};
 pub use admit::{
-    ATTEMPTS_MAX, Admission, AnswerDurability, BackTo, Head, Origin, Start, Taken, admit, answered,
-    begin_answered, check_decisions, fail, forget_question, give_up, reclaim, request_stop, resume,
+    ADMISSION_ATTEMPTS_MAX, AdmissionSource, AnswerDurability, ExpectedHead, RewindRequest, RunAdmission,
+    RunStart, TakeoverReason, abandon_run, admit_run, check_decisions, fail_run, find_answered_interrupt,
+    forget_question, request_stop, resume_answered, resume_run, take_over_run,
 };
-pub use driver::lease::{LEASE_SECONDS, Lease};
+pub use driver::lease::{LEASE_SECONDS, LeaseHolder};
 pub use driver::lifecycle::RunEvents;
-pub use driver::{Admitted, Driver, Limits, RunEnd};
-pub use error::{Error, Rejection};
+pub use driver::{AdmittedRun, Driver, DriverLimits, RunEnd};
+pub use error::{DecisionRejection, Error};
 pub use graph::channel::{Channel, ChannelError};
-pub use graph::{Edge, Graph, NextNode, Node, Question};
-pub use hook::{Hook, ModelAnswer, ModelCall, NextCall};
-pub use node::context::{Context, Contexts};
-pub use node::hooks::{AFTER_AGENT_NODE, AFTER_MODEL_NODE, BEFORE_AGENT_NODE, HooksNode, Point};
-pub use node::model::{MODEL_NODE, ModelNode, Preview, TOOLS_WANTED_CHANNEL, wants_tools};
+pub use graph::{Edge, Graph, NextNode, Node, QuestionLifetime};
+pub use hook::{Hook, ModelAnswer, ModelCallHandler, ToolCallHandler};
+pub use node::context::{ContextCache, ModelContext};
+pub use node::hooks::{AFTER_AGENT_NODE, AFTER_MODEL_NODE, BEFORE_AGENT_NODE, HookPoint, HooksNode};
+pub use node::model::{HAS_TOOL_CALLS_CHANNEL, MODEL_NODE, ModelNode, RequestPreview, has_tool_calls};
 pub use node::tools::{EDITED_ARGS_CHANNEL, TOOLS_NODE, ToolCall, ToolsNode};
 pub use protocol::FailureKind;
-pub use step::{Answer, Ask, Channels, Early, Entry, Failure, RunScope, StepContext, Update, model_hint};
-pub use stream::frame::{Frame, Mode, Within};
-pub use stream::retold::{Cut, Retelling, Retold};
-pub use stream::{Frames, Item, Position, STEP_BITS, STREAM_BYTES_MAX, STREAM_FRAMES_MAX, Subscription};
-pub use tool::{Detail, Given, Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
-pub use turn::breakpoints::{Breakpoints, Nodes};
-pub use turn::{Bounds, Effect, Ending, Input, Turn, interrupt_id};
+pub use step::{
+    Channels, EarlyCommitSender, GraphUpdate, InterruptRequest, KeyedAnswer, RunScope, StepContext,
+    StepEntry, StepFailure, model_hint,
+};
+pub use stream::frame::{Frame, FrameMode, SubagentFrame};
+pub use stream::replay::{Replay, ReplayStatus, TakeoverGap};
+pub use stream::{
+    FRAME_COUNT_BITS, FramePosition, FrameSender, FrameSubscription, STREAM_BYTES_MAX, STREAM_FRAMES_MAX,
+    SubscriptionItem,
+};
+pub use tool::{
+    CallReview, CallSubject, RepeatSafety, ResultTiming, ReviewDetail, Tool, ToolContext, ToolOutput,
+};
+pub use turn::breakpoints::{Breakpoints, NodeSet};
+pub use turn::{RunEnding, TurnEffect, TurnInput, TurnLimits, TurnMachine, interrupt_id};
 
-/// The result type of this room.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,5 @@
-//! The nodes every agent needs: asking the model, running tools, and the hooks around them.
+//! The nodes that every agent has: the model call, the tool calls, and the hooks between them. Also finds a
+//! thread's newest answer, which these nodes work on.
 
 pub(crate) mod context;
 pub(crate) mod hooks;
@@ -8,35 +9,41 @@ pub(crate) mod tools;
 use std::collections::HashSet;
 
 use journal::{EventQuery, Store};
-use protocol::{AiMessage, Block, Category, Message, RunId, Seq, ThreadId};
+use protocol::{AiMessage, Category, ContentBlock, Message, RunId, Seq, ThreadId};
 
 use crate::step::StepContext;
 
-/// Messages read at a time on the way back to the newest answer; more than an answer usually has calls.
+/// The number of messages that are read at a time while searching backwards for the newest answer. An answer
+/// usually has fewer calls than this, so one page suffices.
 const ANSWER_PAGE_ROWS: usize = 16;
 
-/// The newest answer of a thread's model, and the calls of it that have a result.
+/// The newest answer of a thread's model, with the calls of it that have a result.
 #[derive(Debug, Default)]
-pub(crate) struct Newest {
+pub(crate) struct LatestAnswer {
+    /// The answer, if the thread has one that is still current.
     pub answer: Option<AiMessage>,
-    pub answered: HashSet<String>,
+    /// The ids of the answer's calls that have a result.
+    pub answered_calls: HashSet<String>,
 }
 
-/// Reads back from the end of the thread to the newest answer.
-pub(crate) async fn newest_answer(step: &StepContext<'_>) -> journal::Result<Newest> {
-    newest_answer_before(&**step.store, step.thread_id, Some(step.run_id), None).await
+/// Returns the newest answer of the step's thread.
+pub(crate) async fn read_latest_answer(step: &StepContext<'_>) -> journal::Result<LatestAnswer> {
+    read_latest_answer_before(&**step.store, step.thread_id, Some(step.run_id), None).await
 }
 
-/// Reads back from `before`, or the end of the thread, to the newest answer. What a person said since leaves behind one
-/// whose calls all have results, unless they said it with the run that is named; a call without one is still to be made,
-/// or to be answered.
-pub(crate) async fn newest_answer_before(
+/// Returns the newest answer before the event `before`, or before the end of the thread. Reads pages of messages
+/// backwards.
+///
+/// A later message of a person makes an answer obsolete if all of its calls have results; then there is no
+/// current answer. A message of the run `run_id` itself does not count as later. An answer with an open call
+/// stays current, because the call still has to be made or closed.
+pub(crate) async fn read_latest_answer_before(
     store: &dyn Store,
     thread_id: ThreadId,
     run_id: Option<RunId>,
     mut before: Option<Seq>,
-) -> journal::Result<Newest> {
-    let mut answered = HashSet::new();
+) -> journal::Result<LatestAnswer> {
+    let mut answered_calls = HashSet::new();
     let mut is_followed = false;
     loop {
         let query = EventQuery {
@@ -49,29 +56,36 @@ pub(crate) async fn newest_answer_before(
         for event in page.iter().rev() {
             match event.message() {
                 Some(Message::Ai(answer)) => {
-                    let newest = Newest { answer: Some(answer), answered };
-                    return Ok(if is_followed && !newest.is_open() { Newest::default() } else { newest });
+                    let newest = LatestAnswer { answer: Some(answer), answered_calls };
+                    return Ok(if is_followed && !newest.has_open_calls() {
+                        LatestAnswer::default()
+                    } else {
+                        newest
+                    });
                 }
-                Some(Message::Tool(result)) => drop(answered.insert(result.call_id)),
+                Some(Message::Tool(result)) => drop(answered_calls.insert(result.call_id)),
                 Some(Message::Human(_)) => is_followed |= run_id.is_none() || event.run_id != run_id,
                 None => {}
             }
         }
         before = page.first().map(|event| event.seq);
         if page.len() < ANSWER_PAGE_ROWS {
-            return Ok(Newest::default());
+            return Ok(LatestAnswer::default());
         }
     }
 }
 
-impl Newest {
+impl LatestAnswer {
     /// Returns whether a call of it has no result.
-    fn is_open(&self) -> bool {
+    fn has_open_calls(&self) -> bool {
         let content = self.answer.iter().flat_map(|answer| &answer.content);
         let mut calls = content.filter_map(|block| match block {
-            Block::ToolCall { id, .. } => Some(id),
-            Block::Text { .. } | Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
+            ContentBlock::ToolCall { id, .. } => Some(id),
+            ContentBlock::Text { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Media { .. }
+            | ContentBlock::Opaque { .. } => None,
         });
-        calls.any(|id| !self.answered.contains(id))
+        calls.any(|id| !self.answered_calls.contains(id))
     }
 }

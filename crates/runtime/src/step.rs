@@ -1,4 +1,5 @@
-//! One step: what a node is given, and what it returns. A node changes nothing itself.
+//! One step: the input that a node gets ([`StepContext`]) and the changes that it returns ([`GraphUpdate`]). A
+//! node writes nothing itself.
 
 use std::sync::Arc;
 
@@ -11,258 +12,273 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::node::context::Context;
-use crate::stream::Frames;
+use crate::node::context::ModelContext;
+use crate::stream::FrameSender;
 
-/// The graph's small state. Keys that begin with `_` never leave the process.
+/// The state of the graph: a small JSON object with one entry for each [`Channel`](crate::Channel). Entries whose
+/// keys begin with `_` are private and not shown by any API.
 pub type Channels = Map<String, Value>;
 
-/// What a node is given.
+/// The input of a node for one step.
 pub struct StepContext<'a> {
-    /// The thread.
+    /// The thread that the run belongs to.
     pub thread_id: ThreadId,
-    /// The run.
+    /// The run that the step belongs to.
     pub run_id: RunId,
     /// The number of this step within the run, from 1.
     pub step: u64,
-    /// The state before this step.
+    /// The state before this step. The changes of earlier steps are included even while they are not durable.
     pub channels: &'a Channels,
-    /// Whether the step may have been begun before.
-    pub entry: Entry,
-    /// The newest event of the thread when this process took the run up.
-    pub taken_up: Seq,
-    /// The answers to this node's interrupts, when the run resumed with them, in the order they were asked.
-    pub answers: &'a [Answer],
-    /// For reading; a node that writes breaks the rule that one step is one transaction.
+    /// The way the step is entered: for the first time, or after a process that may have started it.
+    pub entry: StepEntry,
+    /// The sequence number of the thread's newest event when this process started to drive the run.
+    pub start_seq: Seq,
+    /// The answers to this node's interrupts, in the order of the questions. Empty unless the run resumed with
+    /// answers.
+    pub answers: &'a [KeyedAnswer],
+    /// The journal, for reading only. A node that writes would break the invariant that one step is one
+    /// transaction.
     pub store: &'a Arc<dyn Store>,
-    /// Where deltas and progress go while the step runs.
-    pub frames: &'a Frames,
-    /// Cancelled when a person stops the run. A node that waits returns what it has.
+    /// The sender of live frames: deltas of an answer, output and progress while the step runs.
+    pub frames: &'a FrameSender,
+    /// Cancelled when the run is stopped or its time is up. A node that waits should then return what it has.
     pub cancel: &'a CancellationToken,
-    /// What must be durable before the step is done.
-    pub early: &'a Early,
-    /// What the steps before this one change and the store does not show yet; only a node that is immediate sees any.
-    pub unwritten: &'a [Write],
-    /// What the model is to be sent of the thread; only there where it is asked.
-    pub context: Option<&'a Context>,
+    /// Commits events before the step ends, for results that must not be lost; see [`EarlyCommitSender`].
+    pub early_commits: &'a EarlyCommitSender,
+    /// The writes of earlier steps that are not in the store yet. Empty except for immediate nodes
+    /// ([`Node::is_immediate`](crate::Node::is_immediate)).
+    pub deferred_writes: &'a [Write],
+    /// The thread's context as the model gets it. Set for the hooks of the model node, otherwise `None`.
+    pub context: Option<&'a ModelContext>,
 }
 
-/// The stream that a run, or other long work, reports to, and the token that cancels it.
+/// The stream and the cancellation token of a run or of another long operation.
 #[derive(Debug, Clone, Copy)]
 pub struct RunScope<'a> {
-    /// Where frames go.
-    pub frames: &'a Frames,
-    /// Cancelled when a person stops the work.
+    /// The sender of the operation's frames.
+    pub frames: &'a FrameSender,
+    /// Cancelled when a person stops the operation.
     pub cancel: &'a CancellationToken,
 }
 
 impl<'a> StepContext<'a> {
-    /// Returns the run and its thread.
+    /// Returns the ids of the run and its thread.
     pub const fn run_ref(&self) -> RunRef {
         RunRef { thread_id: self.thread_id, run_id: self.run_id }
     }
 
-    /// Returns the stream and the token of this step.
+    /// Returns the stream and the cancellation token of this step.
     pub const fn scope(&self) -> RunScope<'a> {
         RunScope { frames: self.frames, cancel: self.cancel }
     }
 
-    /// Returns the id of what the model says in this step. Words that were told of it by a process that is gone are of
-    /// another message: nobody shall put these behind them.
+    /// Returns the id of the message that the model writes in this step.
+    ///
+    /// A recovered step uses another id than the process that started it: clients may already have received
+    /// deltas of that process's message, and the text of this attempt must not be appended to them.
     pub fn message_id(&self) -> String {
         match self.entry {
-            Entry::Fresh => self.run_id.message_id(self.step),
-            Entry::Recovered => self.run_id.message_id_again(self.step, self.taken_up),
+            StepEntry::Fresh => self.run_id.message_id(self.step),
+            StepEntry::Recovered => self.run_id.recovered_message_id(self.step, self.start_seq),
         }
     }
 
-    /// Returns the answer to what `key` asked, when the run resumed with one.
+    /// Returns the answer to the question that the node asked under `key`, if the run resumed with one.
     pub fn answer(&self, key: &str) -> Option<&Decisions> {
         self.answers.iter().find(|answer| answer.key == key).map(|answer| &answer.decisions)
     }
 }
 
-/// Whether a step may have been begun before.
+/// The way a step is entered: for the first time, or after a process that may have started it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Entry {
-    /// It begins for the first time.
+pub enum StepEntry {
+    /// The step starts for the first time.
     Fresh,
-    /// The process that began it, or was about to, is gone; nobody knows what it had done.
+    /// A process that is gone started the step or was about to start it. Which of its effects took place is
+    /// unknown.
     Recovered,
 }
 
 /// The answer to one question of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    /// Who asked within the node: [`Ask::key`].
+pub struct KeyedAnswer {
+    /// The key under which the node asked: [`InterruptRequest::key`].
     pub key: String,
-    /// What was decided.
+    /// The decisions, one for each action of the question.
     pub decisions: Decisions,
 }
 
-/// One question of a node; it becomes an interrupt with an id of its own.
+/// One question of a node. The driver raises it as an interrupt with an id of its own.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
-    /// Who asks within the node; the answer comes back under it.
+pub struct InterruptRequest {
+    /// Identifies the question within the node, for example by a call's id. The answer carries the same key.
     pub key: String,
-    /// What a client is shown.
+    /// The content of the question, as clients get it.
     pub payload: InterruptPayload,
 }
 
-/// Takes facts that must be durable before a long step is done, such as the result of a call that cannot be repeated
-/// while others still run. Each is committed as it comes; the step's checkpoint follows with its end.
+/// Commits events before a long step ends, for example the result of a call that must not be repeated while other
+/// calls still run. The driver commits each item as it arrives; the checkpoint follows with the end of the step.
 #[derive(Debug)]
-pub struct Early {
-    sender: mpsc::UnboundedSender<Recorded>,
+pub struct EarlyCommitSender {
+    sender: mpsc::UnboundedSender<EarlyCommit>,
 }
 
-/// What was handed over: events, and the rows that change with them.
-pub(crate) type Recorded = (Vec<NewEvent>, Vec<Write>);
+/// The content of one early commit: events, and rows that change in the same transaction.
+pub(crate) type EarlyCommit = (Vec<NewEvent>, Vec<Write>);
 
-impl Early {
-    pub(crate) fn channel() -> (Self, mpsc::UnboundedReceiver<Recorded>) {
+impl EarlyCommitSender {
+    /// Returns a sender and the receiver that the driver reads from while the step runs.
+    pub(crate) fn channel() -> (Self, mpsc::UnboundedReceiver<EarlyCommit>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (Self { sender }, receiver)
     }
 
-    /// Hands over events, and rows that change together with them.
-    pub fn record(&self, events: Vec<NewEvent>, writes: Vec<Write>) {
-        // The driver listens for as long as the step runs.
+    /// Queues events and the rows that change with them for the next early commit. Returns immediately; the
+    /// events are not durable yet. The items are committed in order, at the latest with the step itself.
+    pub fn commit_early(&self, events: Vec<NewEvent>, writes: Vec<Write>) {
+        // The receiver lives as long as the step, so sending cannot fail while a node runs.
         let _ = self.sender.send((events, writes));
     }
 }
 
-/// What a step changes; committed as one transaction.
+/// The changes of one step. The driver commits them in one transaction.
 #[derive(Debug, Clone, Default)]
-pub struct Update {
-    /// Facts to append to the thread's journal.
+pub struct GraphUpdate {
+    /// Events to append to the thread's journal, in order.
     pub events: Vec<NewEvent>,
-    /// State channels to set; a `null` removes the key.
+    /// Channels to set; a `null` removes the key from the state.
     pub channels: Channels,
-    /// Rows that change together with the facts.
+    /// Rows of other tables to change in the same transaction.
     pub writes: Vec<Write>,
-    /// Side effects to perform after the commit, in order.
+    /// Side effects to perform after the commit, in this order.
     pub activities: Vec<PendingActivity>,
-    /// When there are any, the run stops here and asks; the node runs again with the answers.
-    pub asks: Vec<Ask>,
-    /// The node to go to next, instead of along the edge.
+    /// Questions for a person. If there are any, the run ends as interrupted, and the node runs again with the
+    /// answers.
+    pub interrupts: Vec<InterruptRequest>,
+    /// The node to continue at instead of following the node's edge.
     pub jump: Option<&'static str>,
-    /// Tokens used by model calls of this step.
+    /// The tokens that model calls of this step used.
     pub usage: Usage,
 }
 
-impl Update {
-    /// Returns whether it changes nothing: such a step needs no commit, for repeating it changes nothing either.
+impl GraphUpdate {
+    /// Returns whether the update changes nothing. Such a step is not committed, because repeating it changes
+    /// nothing either.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
             && self.channels.is_empty()
             && self.writes.is_empty()
             && self.activities.is_empty()
-            && self.asks.is_empty()
+            && self.interrupts.is_empty()
             && self.jump.is_none()
             && self.usage == Usage::default()
     }
 
-    /// Adds what another part of the same step changes; a later jump wins.
+    /// Adds the changes of another part of the same step. A jump of `more` replaces the one of `self`.
     pub fn merge(&mut self, more: Self) {
         self.events.extend(more.events);
         self.channels.extend(more.channels);
         self.writes.extend(more.writes);
         self.activities.extend(more.activities);
-        self.asks.extend(more.asks);
+        self.interrupts.extend(more.interrupts);
         self.jump = more.jump.or(self.jump);
         self.usage.add(more.usage);
     }
 
-    /// Returns whether the graph cannot simply go on after it: it asks, or goes elsewhere.
-    pub fn diverts(&self) -> bool {
-        !self.asks.is_empty() || self.jump.is_some()
+    /// Returns whether the update diverts the graph from its edge, because it asks a question or jumps.
+    pub fn is_diverting(&self) -> bool {
+        !self.interrupts.is_empty() || self.jump.is_some()
     }
 }
 
-/// A failed step: why, and what it had produced until then.
+/// The failure of a step, with the changes to keep in spite of it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
-    /// The sort of failure.
+pub struct StepFailure {
+    /// The category of the failure.
     pub kind: FailureKind,
-    /// One line for people: what failed, for what.
+    /// One line for people: the operation that failed and its subject.
     pub message: String,
-    /// What a person can do.
+    /// Advice for a person, if any is known.
     pub hint: Option<String>,
-    /// What is to be kept all the same, such as the text that had arrived.
-    pub partial: Box<Update>,
+    /// The changes to commit with the failed run, such as the part of an answer that had arrived.
+    pub partial: Box<GraphUpdate>,
 }
 
-impl Failure {
-    /// Returns a failure that keeps nothing.
+impl StepFailure {
+    /// Returns a failure without a hint and without changes to keep.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None, partial: Box::default() }
     }
 
-    /// Sets the hint.
+    /// Sets the hint, replacing an earlier one.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Sets what is kept.
+    /// Sets the changes to keep, replacing earlier ones.
     #[must_use]
-    pub fn keeping(mut self, partial: Update) -> Self {
+    pub fn with_partial(mut self, partial: GraphUpdate) -> Self {
         self.partial = Box::new(partial);
         self
     }
 }
 
-impl From<journal::Error> for Failure {
+impl From<journal::Error> for StepFailure {
     fn from(error: journal::Error) -> Self {
         Self::new(FailureKind::Store, error.to_string())
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for StepFailure {
     fn from(error: serde_json::Error) -> Self {
-        Self::new(FailureKind::Internal, format!("write a step as JSON: {error}"))
+        Self::new(FailureKind::Internal, format!("serialize a step as JSON: {error}"))
     }
 }
 
-impl From<model::Error> for Failure {
+impl From<model::Error> for StepFailure {
     fn from(error: model::Error) -> Self {
         let kind = match &error {
             model::Error::Unauthorized { .. } | model::Error::Setup { .. } => FailureKind::Config,
-            model::Error::Overflow { .. } => FailureKind::Overflow,
+            model::Error::ContextOverflow { .. } => FailureKind::Overflow,
             model::Error::Unreachable { .. }
-            | model::Error::Silent { .. }
-            | model::Error::Limited { .. }
+            | model::Error::IdleTimeout { .. }
+            | model::Error::RateLimited { .. }
             | model::Error::Refused { .. }
             | model::Error::Failed { .. }
-            | model::Error::Illegal { .. }
-            | model::Error::Broken { .. } => FailureKind::Model,
+            | model::Error::IllegalConversation { .. }
+            | model::Error::MalformedAnswer { .. } => FailureKind::Model,
         };
         Self::new(kind, error.to_string()).with_hint(model_hint(&error))
     }
 }
 
-/// Returns what a person can do about a failed model call.
+/// Returns the advice for a person about a failed model call.
 pub const fn model_hint(error: &model::Error) -> &'static str {
     match error {
         model::Error::Unauthorized { .. } => "check the key: `segue models` shows where it is read from",
         model::Error::Setup { .. } => "`segue models` shows what is configured",
-        model::Error::Overflow { .. } => "choose a model with a larger window: `--model`, in a chat `/model`",
+        model::Error::ContextOverflow { .. } => {
+            "choose a model with a larger window: `--model`, or `/model` in a chat"
+        }
         model::Error::Refused { .. } => {
-            "check the model's name, or choose another: `--model`, in a chat `/model`"
+            "check the model's name, or choose another: `--model`, or `/model` in a chat"
         }
-        model::Error::Silent { .. } => {
-            "try again; `idle_seconds` of the provider in config.toml sets how long is waited"
+        model::Error::IdleTimeout { .. } => {
+            "try again; `idle_seconds` of the provider in config.toml sets the time limit"
         }
-        model::Error::Illegal { .. } => {
-            "this is a defect of Segue; `/rewind` to before the last message goes on"
+        model::Error::IllegalConversation { .. } => {
+            "this is a defect of Segue; to continue, use `/rewind` to go back to before the last message"
         }
         model::Error::Unreachable { .. }
-        | model::Error::Limited { .. }
+        | model::Error::RateLimited { .. }
         | model::Error::Failed { .. }
-        | model::Error::Broken { .. } => "try again, or choose another model: `--model`, in a chat `/model`",
+        | model::Error::MalformedAnswer { .. } => {
+            "try again, or choose another model: `--model`, or `/model` in a chat"
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Tools: what a model may ask the agent to do. The tools themselves live in the `tools` room.
+//! Tools: the operations that a model can request. This file defines their interface; the tools are in other
+//! crates.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,40 +8,41 @@ use std::time::Duration;
 use async_trait::async_trait;
 use journal::Store;
 use model::ToolSpec;
-use protocol::{Block, Decisions, InterruptPayload, RunId, ThreadId, ToolStatus};
+use protocol::{ContentBlock, Decisions, InterruptPayload, RunId, ThreadId, ToolStatus};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::node::tools::ToolCall;
-use crate::step::{Channels, StepContext, Update};
-use crate::stream::Frames;
+use crate::step::{Channels, GraphUpdate, StepContext};
+use crate::stream::FrameSender;
 
-/// What a tool is given beside its arguments.
+/// The environment of one tool call.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The thread the call belongs to.
+    /// The thread that the call belongs to.
     pub thread_id: ThreadId,
-    /// The run.
+    /// The run that makes the call.
     pub run_id: RunId,
-    /// The call's id.
+    /// The call's id, as the model gave it.
     pub call_id: String,
-    /// The folder the agent works in; no tool reaches outside it.
+    /// The folder in which the agent works. A tool must not access files outside of it.
     pub workspace: PathBuf,
-    /// Cancelled when the run is; a tool that waits must stop waiting then, and return what it has.
+    /// Cancelled when the run is stopped. A tool that waits must then return what it has; see
+    /// [`Tool::stop_grace`].
     pub cancel: CancellationToken,
-    /// For reading; what a tool changes goes into [`ToolOutput::update`].
+    /// The journal, for reading only. Changes belong in [`ToolOutput::update`].
     pub store: Arc<dyn Store>,
-    /// Where live output goes.
-    pub frames: Frames,
-    /// The state when the calls began.
+    /// The sender of the call's live output.
+    pub frames: FrameSender,
+    /// The state of the graph at the start of the step.
     pub channels: Arc<Channels>,
-    /// The answers to what this call asked before, in order.
+    /// The answers to the questions that this call has asked, in order. Empty at the first attempt.
     pub answers: Vec<Decisions>,
 }
 
 impl ToolContext {
-    /// Returns what a call of the step is given, without answers.
-    pub fn of(step: &StepContext<'_>, call: &ToolCall, workspace: &Path) -> Self {
+    /// Returns the environment for `call` in this step, without answers. Copies the step's channels.
+    pub fn for_call(step: &StepContext<'_>, call: &ToolCall, workspace: &Path) -> Self {
         Self {
             thread_id: step.thread_id,
             run_id: step.run_id,
@@ -55,131 +57,139 @@ impl ToolContext {
     }
 }
 
-/// What a tool returns to the model. A failure is an output too: the model reads it and goes on.
+/// The output of a tool call. A failure is an output too: the model reads it and continues.
 #[derive(Debug, Clone, Default)]
 pub struct ToolOutput {
-    /// Whether the tool did what it was asked.
+    /// Success or failure of the call.
     pub status: ToolStatus,
-    /// What the model reads.
-    pub content: Vec<Block>,
-    /// What else changes with the result: state, events, artifacts to keep.
-    pub update: Update,
-    /// When there are any, the call waits for a person and is made again with the answers; there is no result yet.
+    /// The content that the model reads.
+    pub content: Vec<ContentBlock>,
+    /// The changes to commit together with the result: state, events, artifacts.
+    pub update: GraphUpdate,
+    /// Questions for a person. If there are any, the call has no result yet: it is made again with the answers.
     pub interrupts: Vec<InterruptPayload>,
-    /// When the result is journaled.
-    pub given: Given,
+    /// The step that journals the result.
+    pub result_timing: ResultTiming,
 }
 
-/// When the result of a call is journaled.
+/// The step in which the result of a call is journaled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Given {
-    /// With the step that makes the call.
+pub enum ResultTiming {
+    /// The step that makes the call.
     #[default]
-    Now,
-    /// By a node further on, to which the output's update leads the graph.
-    Later,
+    WithStep,
+    /// The step of a later node, to which the output's update leads the graph.
+    ByLaterNode,
 }
 
-/// Whether a call that a crash cut off may simply be made again.
+/// The safety of repeating a call that a crash interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
-    /// It only reads, or notices what it has done already.
+pub enum RepeatSafety {
+    /// Repeating is harmless: the tool only reads, or detects what an earlier attempt has already done.
     Safe,
-    /// It may have had an effect: the model is told, and decides.
-    Never,
+    /// Repeating may cause an effect twice. The model is told that the call was interrupted, and decides what to
+    /// do.
+    Unsafe,
 }
 
-/// What a call is about, for the rules that allow, ask or deny it.
+/// A resource that a call affects. Permission rules match it to allow, ask about or deny the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum CallSubject {
     /// A path relative to the workspace, without `.` and `..`.
     Path(PathBuf),
     /// A command line.
     Command(String),
-    /// An address.
+    /// A URL.
     Url(String),
 }
 
-/// What a person is shown of a call before deciding about it.
+/// The details of a call that a person sees before deciding about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Detail {
-    /// The arguments say it all.
+pub enum ReviewDetail {
+    /// Nothing beyond the arguments themselves.
     #[default]
     Arguments,
-    /// A command line.
+    /// The command line that would run.
     Command(String),
-    /// What would change, as a unified diff.
+    /// The changes to files, as a unified diff.
     Diff(String),
 }
 
-/// What a call would do, worked out without doing it.
+/// A preview of a call: its effects, computed without making the call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Review {
-    /// What it is about; a call may be about several things.
-    pub subjects: Vec<Subject>,
-    /// What a person is shown.
-    pub detail: Detail,
+pub struct CallReview {
+    /// The resources that the call affects; there may be several.
+    pub subjects: Vec<CallSubject>,
+    /// The details for the person who decides.
+    pub detail: ReviewDetail,
 }
 
-/// A tool.
+/// A tool that a model can call.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// Returns the tool as it is described to a model.
+    /// Returns the tool's name, description and argument schema, as they are sent to the model.
     fn spec(&self) -> ToolSpec;
 
-    /// Returns whether a call that a crash cut off may be made again.
-    fn repeat(&self) -> Repeat {
-        Repeat::Never
+    /// Returns whether a call can be repeated after a crash interrupted it. The default is the cautious answer.
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Unsafe
     }
 
-    /// Returns how long a call has to return what it has once the run is stopped; then it is dropped.
+    /// Returns the time that a running call has for returning its output after the run is stopped. Then its
+    /// future is dropped. The default is three seconds.
     fn stop_grace(&self) -> Duration {
         Duration::from_secs(3)
     }
 
-    /// Checks arguments that a person wrote in place of a model's, before the decision is stored. Changes nothing, and looks
-    /// at nothing but the arguments; a tool without a check takes whatever it is given and reports it in its result.
+    /// Validates arguments that a person wrote in place of the model's, before the decision is stored. It changes
+    /// nothing and considers only the arguments. The default accepts everything; such a tool reports errors in
+    /// its result.
     ///
     /// # Errors
-    /// What is wrong with them, as the model would be told.
+    /// Returns what is wrong with the arguments, in the words in which the model would read it.
     fn check_args(&self, _args: &Value) -> Result<(), String> {
         Ok(())
     }
 
-    /// Works out what a call would do. Changes nothing.
-    async fn review(&self, _args: &Value, _context: &ToolContext) -> Review {
-        Review::default()
+    /// Returns a preview of the call. It changes nothing.
+    async fn review(&self, _args: &Value, _context: &ToolContext) -> CallReview {
+        CallReview::default()
     }
 
-    /// Makes one call.
+    /// Makes the call. Every failure is reported in the output.
+    ///
+    /// The returned future may be dropped at any await point: when the run stops and the grace period ends.
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput;
 }
 
 impl ToolOutput {
-    /// Returns a success with one text block.
+    /// Returns a successful output with one text block.
     pub fn success(text: impl Into<String>) -> Self {
-        Self { content: vec![Block::text(text)], ..Self::default() }
+        Self { content: vec![ContentBlock::text(text)], ..Self::default() }
     }
 
-    /// Returns a failure with one text block that says what was wrong and what to do.
+    /// Returns a failed output with one text block, which should say what was wrong and what to do about it.
     pub fn error(text: impl Into<String>) -> Self {
         Self { status: ToolStatus::Error, ..Self::success(text) }
     }
 
-    /// Returns an output that waits for a person.
-    pub fn asking(interrupts: Vec<InterruptPayload>) -> Self {
+    /// Returns an output that asks these questions; the call is made again with the answers.
+    pub fn with_interrupts(interrupts: Vec<InterruptPayload>) -> Self {
         Self { interrupts, ..Self::default() }
     }
 
-    /// Returns an output whose result is journaled by the node that `update` leads to. Of one answer's calls one may do
-    /// so; while another call of it waits for a person, this one is made again with that one's answer.
-    pub fn later(update: Update) -> Self {
-        Self { given: Given::Later, update, ..Self::default() }
+    /// Returns an output whose result is journaled by the node that `update` leads to.
+    ///
+    /// At most one call of an answer can do this; further ones get a result that says that they were postponed.
+    /// While another call of the same answer waits for a person, this output is dropped and the call is made
+    /// again later.
+    pub fn with_deferred_result(update: GraphUpdate) -> Self {
+        Self { result_timing: ResultTiming::ByLaterNode, update, ..Self::default() }
     }
 
-    /// Adds what else changes with the result.
+    /// Adds changes to commit together with the result.
     #[must_use]
-    pub fn with_update(mut self, update: Update) -> Self {
+    pub fn with_update(mut self, update: GraphUpdate) -> Self {
         self.update.merge(update);
         self
     }

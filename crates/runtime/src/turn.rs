@@ -1,4 +1,5 @@
-//! The turn machine: told what happened, it answers with the one thing to do next. Pure: no I/O, no clock.
+//! The state machine of one run. [`TurnMachine`] takes the outcome of the previous effect and returns the next
+//! effect to perform. It is pure: no I/O and no clock.
 
 pub(crate) mod breakpoints;
 
@@ -13,37 +14,42 @@ use serde_json::Value;
 use self::breakpoints::Breakpoints;
 use crate::graph::Graph;
 use crate::graph::channel::{Channel, ChannelError};
-use crate::step::{Answer, Channels, Entry, Failure, Update};
+use crate::step::{Channels, GraphUpdate, KeyedAnswer, StepEntry, StepFailure};
 
-/// The channel that holds the answers to the interrupts of the node in `next`, from admission to the step's commit.
-pub(crate) const ANSWERS_CHANNEL: Channel<Vec<Answer>> = Channel::new("_answers");
+/// The channel that holds the answers to the interrupts of the checkpoint's next node, from the admission until
+/// the commit of that node's step.
+pub(crate) const ANSWERS_CHANNEL: Channel<Vec<KeyedAnswer>> = Channel::new("_answers");
 
-/// The channel that says that a node behind the checkpoint may have been begun by a process that is gone. It stays until
-/// a node that acts has its step behind it; while a question waits, [`Asked`] keeps it.
+/// The channel that marks a thread whose next node may have been started by a process that is gone. It stays set
+/// until a node with effects has completed a step. While a question is pending, [`PendingQuestions::entry`] holds
+/// this information instead.
 pub(crate) const RECOVERED_CHANNEL: Channel<bool> = Channel::new("_recovered");
 
-/// The channel that says that the run goes on at a node where the thread had stopped: it does not stop there again. It
-/// goes with the first step.
-pub(crate) const GOES_ON_CHANNEL: Channel<bool> = Channel::new("_goes_on");
+/// The channel that marks a run as resumed at the node where the thread had stopped. The run does not stop again
+/// at a breakpoint before that node. The run's first step removes the mark.
+pub(crate) const RESUMED_CHANNEL: Channel<bool> = Channel::new("_goes_on");
 
-/// What a node asked, in a channel of its own ([`asked_channel`]): other runs may come and go before the answer. The
-/// interrupts' ids follow from the step and the places of the keys.
+/// The questions that a step of a node asked. They are stored in a channel of the node
+/// ([`pending_questions_channel`]), because other runs may start and end on the thread before the answer arrives.
+/// The interrupts' ids are derived from the step and the index of each key.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Asked {
-    /// The step that asked.
+pub(crate) struct PendingQuestions {
+    /// The number of the step that asked.
     pub step: u64,
-    /// Who asked within the node, in order.
+    /// The keys of the questions within the node, in the order in which they were asked.
     pub keys: Vec<String>,
-    /// Whether what follows the node may have been begun before.
-    pub entry: Entry,
+    /// The entry of the node that asked. `Recovered` if the node, or the nodes after it, may have been started
+    /// before.
+    pub entry: StepEntry,
 }
 
-/// Returns the channel that remembers what `node` asked, while it waits.
-pub(crate) fn asked_channel(node: &str) -> Channel<Asked> {
-    Channel::of_node("_asked", node)
+/// Returns the channel that holds the pending questions of `node`.
+pub(crate) fn pending_questions_channel(node: &str) -> Channel<PendingQuestions> {
+    Channel::for_node("_asked", node)
 }
 
-/// Returns the id of the question that `node` asked at `step`, the `index`th of that step.
+/// Returns the id of the interrupt for the question number `index` (from 0) that `node` asked at `step`. The same
+/// arguments always give the same id.
 pub fn interrupt_id(run_id: RunId, step: u64, node: &str, index: usize) -> InterruptId {
     match index {
         0 => InterruptId::derive(run_id, step, node),
@@ -51,244 +57,268 @@ pub fn interrupt_id(run_id: RunId, step: u64, node: &str, index: usize) -> Inter
     }
 }
 
-/// What happened.
+/// The outcome of an effect, as the driver reports it.
 #[derive(Debug)]
-pub enum Input {
-    /// The node ran.
-    Ran(Result<Update, Failure>),
-    /// The step, or the confirmation of an activity, is durable.
+pub enum TurnInput {
+    /// The node of [`TurnEffect::RunNode`] ran, with this result.
+    Ran(Result<GraphUpdate, StepFailure>),
+    /// The changes of [`TurnEffect::Commit`] are durable.
     Committed,
-    /// The activity at the head of the queue was performed.
-    Performed(Result<Update, Failure>),
-    /// A person stopped the run or its time is up: instead of `Ran`, with what the node returned, or instead of
-    /// `Committed`. Activities that were decided are performed all the same.
+    /// The activity of [`TurnEffect::Perform`] was performed, with this result.
+    Performed(Result<GraphUpdate, StepFailure>),
+    /// A person stopped the run, or its time is up. Replaces `Ran`, with the update that the node returned, or
+    /// `Committed`, with an empty update. Activities that were already decided on are still performed.
     Stop {
-        /// What the node had produced.
-        update: Update,
-        /// How the run ends.
+        /// The update of the node that was stopped.
+        update: GraphUpdate,
+        /// The status with which the run ends.
         status: RunStatus,
-        /// Why.
-        why: String,
+        /// The reason for the stop, for people.
+        reason: String,
     },
 }
 
-/// How a run comes to rest.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
-    /// The run's last status.
+pub struct RunEnding {
+    /// The final status of the run.
     pub status: RunStatus,
-    /// Why, when it did not succeed.
+    /// The reason why the run did not succeed, if it did not.
     pub failure: Option<RunFailure>,
-    /// What is asked, when it is interrupted.
+    /// The questions that the run asks, if its status is interrupted.
     pub interrupts: Vec<InterruptPayload>,
 }
 
-impl Ending {
-    const fn of(status: RunStatus) -> Self {
+impl RunEnding {
+    /// Returns an ending without a failure and without questions.
+    const fn with_status(status: RunStatus) -> Self {
         Self { status, failure: None, interrupts: Vec::new() }
     }
 
-    fn of_failure(failure: Failure) -> Self {
+    /// Returns the ending of a run that a failed step ended.
+    fn from_failure(failure: StepFailure) -> Self {
         let reason = RunFailure { kind: failure.kind, message: failure.message, hint: failure.hint };
-        Self { failure: Some(reason), ..Self::of(RunStatus::Error) }
+        Self { failure: Some(reason), ..Self::with_status(RunStatus::Error) }
     }
 }
 
-/// What to do next.
+/// The next action of a run, for the driver to perform.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one effect exists at a time")]
-pub enum Effect {
-    /// Run this node.
-    Run {
-        /// The node.
+pub enum TurnEffect {
+    /// Run a node.
+    RunNode {
+        /// The name of the node.
         node: String,
-        /// The answers to its interrupts, if the run resumed with them.
-        answers: Vec<Answer>,
-        /// Whether it may have been begun before.
-        entry: Entry,
+        /// The answers to the node's questions, if the run resumed with answers.
+        answers: Vec<KeyedAnswer>,
+        /// `Recovered` if the node may have been started before.
+        entry: StepEntry,
     },
-    /// Make this durable, in one transaction, together with the checkpoint.
+    /// Commit an update in one transaction, together with the checkpoint.
     Commit {
-        /// What the step or activity changed.
-        update: Update,
-        /// Set when this is the run's last commit.
-        ending: Option<Ending>,
+        /// The changes of the step or activity.
+        update: GraphUpdate,
+        /// The run's outcome, if this is its last commit.
+        ending: Option<RunEnding>,
     },
-    /// Perform this activity.
+    /// Perform an activity.
     Perform(PendingActivity),
-    /// The run is at rest.
-    Rest(Ending),
+    /// Stop driving: the run has ended and its end is durable.
+    Finish(RunEnding),
 }
 
+/// The effect whose outcome the machine waits for.
 #[derive(Debug)]
-enum Phase {
+enum TurnPhase {
+    /// A node runs; the field is its name.
     Running(String),
+    /// The first of the pending activities is performed.
     Performing,
-    Committing(Option<Ending>),
-    Resting,
+    /// An update is committed; the field is the run's outcome, if this commit ends the run.
+    Committing(Option<RunEnding>),
+    /// The run has ended. This is also the phase while an input is being processed.
+    Finished,
 }
 
-/// Where a run ends although its graph goes on.
+/// The points at which a run stops although its graph has a next node.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds<'g> {
-    /// The most steps it may take.
+pub struct TurnLimits<'g> {
+    /// The most steps that the run may take.
     pub steps_max: u64,
-    /// Where its client wants to look.
+    /// The breakpoints that the run's client has set.
     pub breakpoints: &'g Breakpoints,
 }
 
-/// The state of one run of the graph.
-pub struct Turn<'g> {
+/// The state machine of one run of the graph.
+pub struct TurnMachine<'g> {
     graph: &'g Graph,
-    bounds: Bounds<'g>,
-    phase: Phase,
-    /// Whether what comes next may have been begun before. A node that changed nothing is not remembered, and one that
-    /// only looks on proves nothing about the one after it.
-    entry: Entry,
-    node: String,
-    /// Steps so far, the admission not counted.
+    limits: TurnLimits<'g>,
+    phase: TurnPhase,
+    /// `Recovered` while the next node may have been started before. Steps that changed nothing are not
+    /// committed, and a node without effects proves nothing about the node after it, so only a step of a node
+    /// with effects resets this.
+    entry: StepEntry,
+    last_node: String,
+    /// The node of the last step; empty before the first.
+    /// The number of steps so far. The admission does not count.
     pub step: u64,
-    /// The state.
+    /// The state of the graph, with all steps so far.
     pub channels: Channels,
-    /// The node to execute next; `None` when the graph is idle.
+    /// The node to run next; `None` when the graph is idle.
     pub next: Option<String>,
-    /// Activities decided and not confirmed.
+    /// Activities that were decided on and are not confirmed yet, in the order in which they are performed.
     pub activities: VecDeque<PendingActivity>,
 }
 
-impl<'g> Turn<'g> {
-    /// Takes up a run at its checkpoint; answers with the first thing to do.
+impl<'g> TurnMachine<'g> {
+    /// Starts a run at its checkpoint, and returns the machine with the first effect. `entry` says whether the
+    /// next node may have been started before; the checkpoint's state can say so, too.
     pub fn begin(
         graph: &'g Graph,
         checkpoint: &Checkpoint,
-        bounds: Bounds<'g>,
-        entry: Entry,
-    ) -> (Self, Effect) {
+        limits: TurnLimits<'g>,
+        entry: StepEntry,
+    ) -> (Self, TurnEffect) {
         let entry = match RECOVERED_CHANNEL.is_set(&checkpoint.channels) {
-            true => Entry::Recovered,
+            true => StepEntry::Recovered,
             false => entry,
         };
         let mut turn = Self {
             graph,
-            bounds,
-            phase: Phase::Resting,
+            limits,
+            phase: TurnPhase::Finished,
             entry,
-            node: String::new(),
+            last_node: String::new(),
             step: checkpoint.step,
             channels: checkpoint.channels.clone(),
             next: checkpoint.next.clone(),
             activities: checkpoint.activities.iter().cloned().collect(),
         };
-        let effect = turn.proceed();
+        let effect = turn.next_effect();
         (turn, effect)
     }
 
-    /// Returns the node the last step ran; empty before the first.
-    pub fn node(&self) -> &str {
-        &self.node
+    /// Returns the node of the last step, or an empty text before the first step.
+    pub fn last_node(&self) -> &str {
+        &self.last_node
     }
 
-    /// Takes what happened and answers with the next thing to do.
-    pub fn advance(&mut self, input: Input) -> Effect {
-        let phase = std::mem::replace(&mut self.phase, Phase::Resting);
+    /// Takes the outcome of the last effect and returns the next effect.
+    ///
+    /// An input that does not fit the last effect is a defect of the driver and fails the run as internal.
+    pub fn advance(&mut self, input: TurnInput) -> TurnEffect {
+        let phase = std::mem::replace(&mut self.phase, TurnPhase::Finished);
         match (phase, input) {
-            (Phase::Running(node), Input::Ran(Ok(update))) => self.step_done(&node, update),
+            (TurnPhase::Running(node), TurnInput::Ran(Ok(update))) => self.complete_step(&node, update),
             (
-                Phase::Running(_) | Phase::Performing,
-                Input::Ran(Err(failure)) | Input::Performed(Err(failure)),
-            ) => self.fail(failure),
-            (Phase::Performing, Input::Performed(Ok(update))) => {
+                TurnPhase::Running(_) | TurnPhase::Performing,
+                TurnInput::Ran(Err(failure)) | TurnInput::Performed(Err(failure)),
+            ) => self.fail_run(failure),
+            (TurnPhase::Performing, TurnInput::Performed(Ok(update))) => {
                 self.activities.pop_front();
-                self.apply(&update);
+                self.apply_update(&update);
                 self.commit(update)
             }
-            (Phase::Committing(Some(ending)), Input::Committed) => Effect::Rest(ending),
-            (Phase::Committing(None), Input::Committed) => self.proceed(),
-            (Phase::Committing(Some(ending)), Input::Stop { .. }) => Effect::Rest(ending),
-            (Phase::Committing(None), Input::Stop { .. }) if !self.activities.is_empty() => self.proceed(),
-            // What the node asked a person or decided is kept as if nobody had stopped it.
-            (Phase::Running(node), Input::Stop { update, .. })
-                if !update.asks.is_empty() || !update.activities.is_empty() =>
-            {
-                self.step_done(&node, update)
+            (TurnPhase::Committing(Some(ending)), TurnInput::Committed) => TurnEffect::Finish(ending),
+            (TurnPhase::Committing(None), TurnInput::Committed) => self.next_effect(),
+            (TurnPhase::Committing(Some(ending)), TurnInput::Stop { .. }) => TurnEffect::Finish(ending),
+            (TurnPhase::Committing(None), TurnInput::Stop { .. }) if !self.activities.is_empty() => {
+                self.next_effect()
             }
-            (Phase::Running(_) | Phase::Committing(None), Input::Stop { update, status, why }) => {
-                // A node that was not run may have been begun before.
-                if self.entry == Entry::Recovered && update.is_empty() {
+            // A step with questions or activities completes as it would without the stop, so that none is lost.
+            (TurnPhase::Running(node), TurnInput::Stop { update, .. })
+                if !update.interrupts.is_empty() || !update.activities.is_empty() =>
+            {
+                self.complete_step(&node, update)
+            }
+            (
+                TurnPhase::Running(_) | TurnPhase::Committing(None),
+                TurnInput::Stop { update, status, reason },
+            ) => {
+                // An empty update may mean that the node never ran, so the doubt about earlier attempts remains.
+                if self.entry == StepEntry::Recovered && update.is_empty() {
                     RECOVERED_CHANNEL.set(&mut self.channels, &true);
                 }
-                self.apply(&update);
-                let failure = Some(RunFailure::new(FailureKind::from(status.as_str()), why));
-                self.end(update, Ending { status, failure, interrupts: Vec::new() })
+                self.apply_update(&update);
+                let failure = Some(RunFailure::new(FailureKind::from(status.as_str()), reason));
+                self.end_run(update, RunEnding { status, failure, interrupts: Vec::new() })
             }
             (phase, input) => {
-                let message = format!("advance a turn: {input:?} is no answer to {phase:?}");
-                self.fail(Failure::new(FailureKind::Internal, message))
+                let message = format!("advance a turn: {input:?} is not an outcome of {phase:?}");
+                self.fail_run(StepFailure::new(FailureKind::Internal, message))
             }
         }
     }
 
-    fn step_done(&mut self, node: &str, update: Update) -> Effect {
+    /// Completes the step of `node`: applies its update, finds the next node and commits. A step that changed
+    /// nothing is not committed unless it ends the graph.
+    fn complete_step(&mut self, node: &str, update: GraphUpdate) -> TurnEffect {
         self.step += 1;
-        let answered = ANSWERS_CHANNEL.remove(&mut self.channels);
-        asked_channel(node).remove(&mut self.channels);
-        GOES_ON_CHANNEL.remove(&mut self.channels);
-        self.apply(&update);
-        if !update.is_empty() || answered {
-            self.settle(node);
+        let had_answers = ANSWERS_CHANNEL.remove(&mut self.channels);
+        pending_questions_channel(node).remove(&mut self.channels);
+        RESUMED_CHANNEL.remove(&mut self.channels);
+        self.apply_update(&update);
+        if !update.is_empty() || had_answers {
+            self.update_recovery(node);
         }
-        if !update.asks.is_empty() {
-            return self.ask(node, update);
+        if !update.interrupts.is_empty() {
+            return self.raise_interrupts(node, update);
         }
         self.next = match update.jump {
             Some(node) => Some(node.to_owned()),
-            None => match self.graph.after(node, &self.channels) {
+            None => match self.graph.next_node(node, &self.channels) {
                 Ok(next) => next,
                 Err(error) => return self.fail_at_edge(update, error),
             },
         };
-        match (&self.next, update.is_empty() && !answered) {
-            (Some(_), true) => self.proceed(),
+        match (&self.next, update.is_empty() && !had_answers) {
+            (Some(_), true) => self.next_effect(),
             _ => self.commit(update),
         }
     }
 
-    /// Returns whether what comes next may have been begun before.
-    pub const fn entry(&self) -> Entry {
+    /// Returns whether the next node may have been started before.
+    pub const fn entry(&self) -> StepEntry {
         self.entry
     }
 
-    /// Notes, with the commit of `node`'s step, whether the next node may still have been begun before.
-    fn settle(&mut self, node: &str) {
-        if self.entry == Entry::Fresh {
+    /// Records, with the commit of `node`'s step, whether the next node may have been started before.
+    fn update_recovery(&mut self, node: &str) {
+        if self.entry == StepEntry::Fresh {
             return;
         }
-        if self.graph.get(node).is_some_and(|node| node.acts()) {
-            self.entry = Entry::Fresh;
+        if self.graph.get(node).is_some_and(|node| node.has_effects()) {
+            self.entry = StepEntry::Fresh;
             RECOVERED_CHANNEL.remove(&mut self.channels);
         } else {
             RECOVERED_CHANNEL.set(&mut self.channels, &true);
         }
     }
 
-    fn ask(&mut self, node: &str, update: Update) -> Effect {
+    /// Ends the run with the questions of `node`'s update, and stays at `node`, which runs again with the
+    /// answers.
+    fn raise_interrupts(&mut self, node: &str, update: GraphUpdate) -> TurnEffect {
         self.next = Some(node.to_owned());
         RECOVERED_CHANNEL.remove(&mut self.channels);
-        let keys = update.asks.iter().map(|ask| ask.key.clone()).collect();
-        let asked = Asked { step: self.step, keys, entry: self.entry };
-        asked_channel(node).set(&mut self.channels, &asked);
-        let interrupts = update.asks.iter().map(|ask| ask.payload.clone()).collect();
-        self.end(update, Ending { status: RunStatus::Interrupted, failure: None, interrupts })
+        let keys = update.interrupts.iter().map(|request| request.key.clone()).collect();
+        let questions = PendingQuestions { step: self.step, keys, entry: self.entry };
+        pending_questions_channel(node).set(&mut self.channels, &questions);
+        let interrupts = update.interrupts.iter().map(|request| request.payload.clone()).collect();
+        self.end_run(update, RunEnding { status: RunStatus::Interrupted, failure: None, interrupts })
     }
 
-    /// Returns whether a client wants to look before `next` begins, or after the node before it.
-    fn stops_before(&self, next: &str) -> bool {
-        let Breakpoints { before, after } = self.bounds.breakpoints;
-        let goes_on = GOES_ON_CHANNEL.is_set(&self.channels) || ANSWERS_CHANNEL.is_set(&self.channels);
-        (before.has(next) && !goes_on) || (!self.node.is_empty() && after.has(&self.node))
+    /// Returns whether the run stops here because of a breakpoint before `next` or after the last node. A
+    /// breakpoint before the node at which the run resumed does not count.
+    fn is_at_breakpoint(&self, next: &str) -> bool {
+        let Breakpoints { before, after } = self.limits.breakpoints;
+        let is_resumed = RESUMED_CHANNEL.is_set(&self.channels) || ANSWERS_CHANNEL.is_set(&self.channels);
+        (before.contains(next) && !is_resumed)
+            || (!self.last_node.is_empty() && after.contains(&self.last_node))
     }
 
-    fn apply(&mut self, update: &Update) {
+    /// Applies the channels and activities of an update. A `null` removes the channel.
+    fn apply_update(&mut self, update: &GraphUpdate) {
         for (key, value) in &update.channels {
             match value {
                 Value::Null => drop(self.channels.remove(key)),
@@ -298,65 +328,72 @@ impl<'g> Turn<'g> {
         self.activities.extend(update.activities.iter().cloned());
     }
 
-    /// Commits, and ends the run in the same transaction when nothing is left to do.
-    fn commit(&mut self, update: Update) -> Effect {
+    /// Commits an update. If nothing is left to do, or a breakpoint is reached, the same transaction ends the
+    /// run.
+    fn commit(&mut self, update: GraphUpdate) -> TurnEffect {
         match &self.next {
-            None if self.activities.is_empty() => return self.end(update, Ending::of(RunStatus::Success)),
-            Some(next) if self.activities.is_empty() && self.stops_before(next) => {
-                return self.end(update, Ending::of(RunStatus::Interrupted));
+            None if self.activities.is_empty() => {
+                return self.end_run(update, RunEnding::with_status(RunStatus::Success));
+            }
+            Some(next) if self.activities.is_empty() && self.is_at_breakpoint(next) => {
+                return self.end_run(update, RunEnding::with_status(RunStatus::Interrupted));
             }
             Some(_) | None => {}
         }
-        self.phase = Phase::Committing(None);
-        Effect::Commit { update, ending: None }
+        self.phase = TurnPhase::Committing(None);
+        TurnEffect::Commit { update, ending: None }
     }
 
-    fn end(&mut self, update: Update, ending: Ending) -> Effect {
-        self.phase = Phase::Committing(Some(ending.clone()));
-        Effect::Commit { update, ending: Some(ending) }
+    /// Ends the run: commits an update together with the run's outcome.
+    fn end_run(&mut self, update: GraphUpdate, ending: RunEnding) -> TurnEffect {
+        self.phase = TurnPhase::Committing(Some(ending.clone()));
+        TurnEffect::Commit { update, ending: Some(ending) }
     }
 
-    fn fail(&mut self, mut failure: Failure) -> Effect {
+    /// Ends the run as failed, and keeps the partial changes of the failed step.
+    fn fail_run(&mut self, mut failure: StepFailure) -> TurnEffect {
         let partial = std::mem::take(&mut *failure.partial);
-        self.apply(&partial);
-        self.end(partial, Ending::of_failure(failure))
+        self.apply_update(&partial);
+        self.end_run(partial, RunEnding::from_failure(failure))
     }
 
-    /// Ends the run at a node behind which nobody knows where to go; what its step changed stays.
-    fn fail_at_edge(&mut self, mut update: Update, error: ChannelError) -> Effect {
-        let mut failure = Failure::from(error);
-        self.apply(&failure.partial);
+    /// Ends the run as failed after a completed step, because the next node cannot be determined. The changes of
+    /// the step and those of the failure are kept.
+    fn fail_at_edge(&mut self, mut update: GraphUpdate, error: ChannelError) -> TurnEffect {
+        let mut failure = StepFailure::from(error);
+        self.apply_update(&failure.partial);
         update.merge(std::mem::take(&mut *failure.partial));
-        self.end(update, Ending::of_failure(failure))
+        self.end_run(update, RunEnding::from_failure(failure))
     }
 
-    /// Goes on from a durable point: activities first, then the next node.
-    fn proceed(&mut self) -> Effect {
+    /// Returns the next effect after a commit: the first pending activity, else the next node. The run ends if
+    /// neither exists, at a breakpoint, and at the limit of steps.
+    fn next_effect(&mut self) -> TurnEffect {
         if let Some(activity) = self.activities.front() {
-            self.phase = Phase::Performing;
-            return Effect::Perform(activity.clone());
+            self.phase = TurnPhase::Performing;
+            return TurnEffect::Perform(activity.clone());
         }
         let Some(node) = self.next.clone() else {
-            return self.end(Update::default(), Ending::of(RunStatus::Success));
+            return self.end_run(GraphUpdate::default(), RunEnding::with_status(RunStatus::Success));
         };
-        if self.stops_before(&node) {
-            return self.end(Update::default(), Ending::of(RunStatus::Interrupted));
+        if self.is_at_breakpoint(&node) {
+            return self.end_run(GraphUpdate::default(), RunEnding::with_status(RunStatus::Interrupted));
         }
-        if self.step >= self.bounds.steps_max {
-            let why = format!("the run reached its limit of {} steps", self.bounds.steps_max);
-            let failure = Some(RunFailure::new(FailureKind::StepLimit, why));
-            return self.end(
-                Update::default(),
-                Ending { status: RunStatus::Timeout, failure, interrupts: Vec::new() },
+        if self.step >= self.limits.steps_max {
+            let message = format!("the run reached its limit of {} steps", self.limits.steps_max);
+            let failure = Some(RunFailure::new(FailureKind::StepLimit, message));
+            return self.end_run(
+                GraphUpdate::default(),
+                RunEnding { status: RunStatus::Timeout, failure, interrupts: Vec::new() },
             );
         }
         let answers = match ANSWERS_CHANNEL.get(&self.channels) {
             Ok(answers) => answers.unwrap_or_default(),
-            Err(error) => return self.fail(error.into()),
+            Err(error) => return self.fail_run(error.into()),
         };
-        self.phase = Phase::Running(node.clone());
-        self.node.clone_from(&node);
-        Effect::Run { node, answers, entry: self.entry }
+        self.phase = TurnPhase::Running(node.clone());
+        self.last_node.clone_from(&node);
+        TurnEffect::RunNode { node, answers, entry: self.entry }
     }
 }
 

@@ -1,88 +1,99 @@
-//! Stopping a run, wherever it is: in a line, in this process, in another one, or in one that is gone. It returns when the
-//! run has stopped.
+//! Cancelling a run, wherever it is: queued, active in this process or in another one, or left by a dead process. The
+//! call returns when the run has stopped.
+//!
+//! A queued run is ended in the journal and removed from its queue. An active run gets a durable stop request, which
+//! its process applies at the run's next step; in this process, the run's token is cancelled in addition. For a run of
+//! another process, exclusive work at the front of the thread's queue waits for the end, so that a rollback cannot
+//! overlap with the next run.
 
 use std::sync::Arc;
 
-use agent::{Agent, CancellationToken, Frames, ThreadNews};
-use protocol::{Run, RunId, RunRef, RunStatus, Scope, ThreadId};
+use agent::{Agent, CancellationToken, FrameSender, ThreadSubscription};
+use protocol::{OwnerScope, Run, RunId, RunRef, RunStatus, ThreadId};
 use tokio::sync::oneshot;
 
 use crate::Result;
-use crate::dispatch::Dispatch;
 use crate::error::Error;
-use crate::limits::POLL;
-use crate::line::{End, Lines, Put, Waiting, Who};
-use crate::streams::stream::Stream;
-use crate::work::Rested;
+use crate::limits::POLL_INTERVAL;
+use crate::queue::{EnqueueOutcome, Occupant, QueuePosition, QueuedWork, ThreadQueues};
+use crate::scheduler::Scheduler;
+use crate::streams::stream::RunStream;
+use crate::worker::ThreadOutcome;
 
-/// What becomes of a run that is stopped.
+/// How a cancelled run is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelAction {
-    /// It ends, and what it did stays.
+    /// The run ends, and its events are kept.
     Interrupt,
-    /// It is taken back and forgotten.
+    /// The run is rolled back and forgotten.
     Rollback,
 }
 
-impl Dispatch {
-    /// Stops a run and returns when it has stopped. Of several who stop one run, the first decides what becomes of it, and
-    /// all of them are answered when it has stopped. A run that waits ends without having begun.
+impl Scheduler {
+    /// Cancels a run and waits until it has stopped. If several callers cancel one run, the first one decides on the
+    /// action, and all of them return when the run has stopped. A queued run ends without having started.
     ///
     /// # Errors
-    /// [`Error::UnknownRun`]; [`Error::Ended`] when it had come to its end before, or was to be taken back and another had
-    /// it only interrupted; and when the journal fails.
-    pub async fn cancel(
+    /// [`Error::UnknownRun`]; [`Error::Ended`] if the run had ended before, or if `action` is a rollback and an earlier
+    /// caller interrupted the run; [`Error::ShuttingDown`]; [`Error::Agent`] if the journal fails.
+    pub async fn cancel_run(
         self: &Arc<Self>,
-        scope: &Scope,
+        scope: &OwnerScope,
         thread_id: ThreadId,
         run_id: RunId,
         action: CancelAction,
     ) -> Result<()> {
         let agent = self.agent(scope);
-        let mut is_asked = false;
+        let mut is_requested = false;
         loop {
-            let run = match self.run(&agent, thread_id, run_id).await {
-                // It was taken back, by this or by another.
-                Err(Error::UnknownRun { .. }) if is_asked => return Ok(()),
-                found => found?,
+            let run = match self.find_run(&agent, thread_id, run_id).await {
+                // The run was rolled back, by this call or another one.
+                Err(Error::UnknownRun { .. }) if is_requested => return Ok(()),
+                result => result?,
             };
             match run.status {
                 RunStatus::Pending => {
-                    if self.cancel_waiting(&agent, &run, action).await? {
+                    if self.cancel_queued(&agent, &run, action).await? {
                         return Ok(());
                     }
                 }
-                RunStatus::Running => self.stop_working(&agent, run, action).await?,
+                RunStatus::Running => self.stop_running(&agent, run, action).await?,
                 RunStatus::Success
                 | RunStatus::Error
                 | RunStatus::Interrupted
                 | RunStatus::Timeout
                 | RunStatus::Cancelled => {
-                    let is_done = is_asked && action == CancelAction::Interrupt;
+                    let is_done = is_requested && action == CancelAction::Interrupt;
                     let ended = Error::Ended { run_id, status: run.status };
                     return if is_done { Ok(()) } else { Err(ended) };
                 }
             }
-            is_asked = true;
+            is_requested = true;
         }
     }
 
-    /// Waits for the end of a run and returns its row.
+    /// Waits for the end of a run and returns its row. Cancel safe.
     ///
     /// # Errors
-    /// [`Error::UnknownRun`], also when it is taken back meanwhile; [`Error::ShuttingDown`]; and when the journal fails.
-    pub async fn join(self: &Arc<Self>, scope: &Scope, thread_id: ThreadId, run_id: RunId) -> Result<Run> {
+    /// [`Error::UnknownRun`], also if the run is rolled back meanwhile; [`Error::ShuttingDown`]; [`Error::Agent`] if
+    /// the journal fails.
+    pub async fn join_run(
+        self: &Arc<Self>,
+        scope: &OwnerScope,
+        thread_id: ThreadId,
+        run_id: RunId,
+    ) -> Result<Run> {
         let agent = self.agent(scope);
-        let mut news = agent.threads().commits_of(thread_id);
+        let mut commits = agent.threads().subscribe_thread_commits(thread_id);
         loop {
-            let run = self.run(&agent, thread_id, run_id).await?;
+            let run = self.find_run(&agent, thread_id, run_id).await?;
             if !run.status.is_active() {
                 return Ok(run);
             }
             match self.streams.get(run_id) {
                 Some(stream) if !stream.closed.is_cancelled() => stream.closed.cancelled().await,
-                // It is driven by another process.
-                Some(_) | None => self.wait_for(&mut news).await?,
+                // Another process drives the run.
+                Some(_) | None => self.wait_for_commit(&mut commits).await?,
             }
             if self.closing.is_cancelled() && self.streams.get(run_id).is_none() {
                 return Err(Error::ShuttingDown);
@@ -90,205 +101,212 @@ impl Dispatch {
         }
     }
 
-    /// Returns the thread's run.
-    async fn run(&self, agent: &Agent, thread_id: ThreadId, run_id: RunId) -> Result<Run> {
-        let found = agent.runs().get(run_id).await?;
-        let of_thread = found.filter(|run| run.thread_id == thread_id);
-        of_thread.ok_or(Error::UnknownRun { thread_id, run_id })
+    /// Returns the run if it belongs to the thread.
+    async fn find_run(&self, agent: &Agent, thread_id: ThreadId, run_id: RunId) -> Result<Run> {
+        let run = agent.runs().get(run_id).await?;
+        let run = run.filter(|run| run.thread_id == thread_id);
+        run.ok_or(Error::UnknownRun { thread_id, run_id })
     }
 
-    /// Ends a run that waits; says whether it still did.
-    async fn cancel_waiting(
-        self: &Arc<Self>,
-        agent: &Agent,
-        run: &Run,
-        action: CancelAction,
-    ) -> Result<bool> {
+    /// Cancels a queued run. Returns `false` if the run was no longer queued.
+    async fn cancel_queued(self: &Arc<Self>, agent: &Agent, run: &Run, action: CancelAction) -> Result<bool> {
         let (thread_id, run_id) = (run.thread_id, run.run_id);
-        match agent.runs().cancel_queued(run_id).await {
+        match agent.runs().cancel_queued_run(run_id).await {
             Ok(true) => {}
-            // It began, and may have been taken back already.
+            // The run started, and may already have been rolled back.
             Ok(false) | Err(agent::Error::Run(agent::RunError::Unknown(_))) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        let waited = self.lines.lock().remove(thread_id, run_id);
-        let stream = self.streams.here(run_id);
-        match (waited, &stream) {
-            (Some(waited), Some(stream)) => {
-                drop(waited);
-                let told = self.tell_end(agent, stream).await;
-                self.end_stream(stream, told);
+        let entry = self.queues.lock().remove_run(thread_id, run_id);
+        let stream = self.streams.local_stream(run_id);
+        match (entry, &stream) {
+            (Some(entry), Some(stream)) => {
+                drop(entry);
+                let replay_state = self.publish_end(agent, stream).await;
+                self.end_stream(stream, replay_state);
             }
-            // Its line was about to begin it, and finds that it cannot.
+            // Its worker was about to start it, and will find that it cannot.
             (None, Some(stream)) => stream.closed.cancelled().await,
             (Some(_) | None, None) => {}
         }
         if action == CancelAction::Rollback {
-            gone(agent.runs().forget(run_id).await)?;
+            ignore_unknown_run(agent.runs().forget_run(run_id).await)?;
             self.forget_stream(run_id);
         }
         Ok(true)
     }
 
-    /// Has a run that works told to stop, wherever it works; says whether it works here as one that was asked for. That it
-    /// is to stop is in the journal before anybody is answered: a crash does not forget it.
-    async fn ask_to_stop(&self, agent: &Agent, run: RunRef, action: CancelAction) -> Result<bool> {
-        // Noted first: it may stop by what the journal says.
-        let here = self.lines.lock().mark(run.thread_id, Who::Run(run.run_id), action);
-        let asked = agent.runs().stop_run(run.run_id).await;
-        let is_here = here.inspect(CancellationToken::cancel).is_some();
-        match asked {
-            Ok(_) | Err(agent::Error::Run(agent::RunError::Unknown(_))) => Ok(is_here),
+    /// Requests the stop of an active run, in whatever process it is driven. Returns whether the run is the active
+    /// entry of a queue in this process. The request is durable before the caller gets a response, so that a crash does
+    /// not lose it.
+    async fn request_stop(&self, agent: &Agent, run: RunRef, action: CancelAction) -> Result<bool> {
+        // Recorded first, because the run may stop as soon as the journal has the request.
+        let token = self.queues.lock().mark_stop(run.thread_id, Occupant::Run(run.run_id), action);
+        let requested = agent.runs().stop_run(run.run_id).await;
+        let is_local = token.inspect(CancellationToken::cancel).is_some();
+        match requested {
+            Ok(_) | Err(agent::Error::Run(agent::RunError::Unknown(_))) => Ok(is_local),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Has a run that works stop, and returns when it may have done so.
-    async fn stop_working(
+    /// Requests the stop of an active run and waits until it may have stopped.
+    async fn stop_running(
         self: &Arc<Self>,
         agent: &Arc<Agent>,
         run: Run,
         action: CancelAction,
     ) -> Result<()> {
         let (thread_id, run_id) = (run.thread_id, run.run_id);
-        let is_here = self.ask_to_stop(agent, run.run_ref(), action).await?;
-        let stream = self.streams.here(run_id);
-        if let Some(stream) = stream.filter(|stream| is_here || !stream.closed.is_cancelled()) {
-            // What a handoff or a compaction does is a run too, which its stream stops. One that has come to rest, and whose
-            // end is about to be told, minds no more.
+        let is_local = self.request_stop(agent, run.run_ref(), action).await?;
+        let stream = self.streams.local_stream(run_id);
+        if let Some(stream) = stream.filter(|stream| is_local || !stream.closed.is_cancelled()) {
+            // A handoff or a compaction is a run too, and the token of its stream stops it. For a run that has ended
+            // already, the cancellation has no effect.
             stream.cancel.cancel();
             stream.closed.cancelled().await;
             return Ok(());
         }
-        // Where another run works here, this one has ended, or the other is about to make room for it.
-        let works_here = self.lines.lock().working(thread_id);
-        if let Some(Who::Run(_)) = works_here {
-            return self.wait_a_moment().await;
+        // If another run is active here, this run has ended, or the other one is about to be put back.
+        let local_occupant = self.queues.lock().occupant(thread_id);
+        if let Some(Occupant::Run(_)) = local_occupant {
+            return self.wait_poll_interval().await;
         }
-        match self.run(agent, thread_id, run_id).await {
+        match self.find_run(agent, thread_id, run_id).await {
             Ok(run) if run.status == RunStatus::Running => {}
             Ok(_) | Err(Error::UnknownRun { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
-        let (agent, scope) = (Arc::clone(agent), Scope::Owner(run.assistant_id.owner()));
-        let work = move |_| async move { see_it_end(&agent, run, action).await };
-        // However many wait, a run can be stopped.
-        let place = self.places.take_anyway(&scope);
-        self.alone(&scope, thread_id, place, End::Front, work).await?
+        let (agent, scope) = (Arc::clone(agent), OwnerScope::Owner(run.assistant_id.owner()));
+        let work = move |_| async move { wait_until_ended(&agent, run, action).await };
+        // Acquired above the limit, because a full queue must not prevent a cancellation.
+        let queue_permit = self.queue_quota.acquire_over_limit(&scope);
+        self.run_exclusive_at(&scope, thread_id, queue_permit, QueuePosition::Front, work).await?
     }
 
-    /// Has a run stop, and returns when it is certain to: one that waits has ended by then, one that works has been told and
-    /// stops behind this call.
+    /// Stops a run and returns when the stop is certain: a queued run has ended, and an active one has a durable stop
+    /// request and stops in the background.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn stop(self: &Arc<Self>, scope: &Scope, run: &Run, action: CancelAction) -> Result<()> {
+    /// [`Error::Agent`] if the journal fails.
+    pub async fn stop_run(
+        self: &Arc<Self>,
+        scope: &OwnerScope,
+        run: &Run,
+        action: CancelAction,
+    ) -> Result<()> {
         let agent = self.agent(scope);
-        if run.status == RunStatus::Pending && self.cancel_waiting(&agent, run, action).await? {
+        if run.status == RunStatus::Pending && self.cancel_queued(&agent, run, action).await? {
             return Ok(());
         }
-        if !self.ask_to_stop(&agent, run.run_ref(), action).await? {
-            self.stop_behind(scope, run.run_ref(), action);
+        if !self.request_stop(&agent, run.run_ref(), action).await? {
+            self.stop_detached(scope, run.run_ref(), action);
         }
         Ok(())
     }
 
-    /// Stops a run because whoever wanted it has gone away; nobody waits for that.
-    pub(crate) fn cancel_behind(self: &Arc<Self>, stream: &Stream, action: CancelAction) {
+    /// Cancels a run in the background because its client disconnected.
+    pub(crate) fn cancel_detached(self: &Arc<Self>, stream: &RunStream, action: CancelAction) {
         let run = stream.run_ref();
-        let is_stopped = self.lines.lock().stop(run.thread_id, Who::Run(run.run_id), action);
+        let is_stopped = self.queues.lock().request_stop(run.thread_id, Occupant::Run(run.run_id), action);
         if !is_stopped && !self.closing.is_cancelled() {
-            self.stop_behind(&stream.scope, run, action);
+            self.stop_detached(&stream.scope, run, action);
         }
     }
 
-    /// Stops a run on a task that shutting down waits for as long as it waits for runs.
-    pub(crate) fn stop_behind(self: &Arc<Self>, scope: &Scope, run: RunRef, action: CancelAction) {
-        let (dispatch, scope) = (Arc::clone(self), scope.clone());
+    /// Cancels a run in a background task, which a shutdown waits for like for a run.
+    pub(crate) fn stop_detached(self: &Arc<Self>, scope: &OwnerScope, run: RunRef, action: CancelAction) {
+        let (scheduler, scope) = (Arc::clone(self), scope.clone());
         let RunRef { thread_id, run_id } = run;
-        self.spawn(async move {
+        self.spawn_background(async move {
             let stopped = tokio::select! {
-                () = dispatch.halt.cancelled() => return,
-                stopped = dispatch.cancel(&scope, thread_id, run_id, action) => stopped,
+                () = scheduler.halt.cancelled() => return,
+                stopped = scheduler.cancel_run(&scope, thread_id, run_id, action) => stopped,
             };
             match stopped {
                 Ok(()) | Err(Error::Ended { .. } | Error::UnknownRun { .. } | Error::ShuttingDown) => {}
-                Err(error) => tracing::warn!(run_id = %run_id, %error, "failed to stop run {run_id}"),
+                Err(error) => tracing::warn!(run_id = %run_id, %error, "failed to cancel run {run_id}"),
             }
         });
     }
 
-    /// Takes a run of another process back once it has stopped, before anything else is done on its thread.
-    pub(crate) fn take_back_first(self: &Arc<Self>, lines: &mut Lines, agent: &Arc<Agent>, run: Run) {
-        let (ticket, granted) = oneshot::channel();
-        let place = self.places.take_anyway(&Scope::Owner(run.assistant_id.owner()));
-        let waiting = Waiting::Exclusive(ticket, End::Front, place);
-        if lines.put(run.thread_id, waiting, End::Front) == Put::IsNew {
-            let line = Arc::clone(self).go_on(run.thread_id, Rested::Others);
-            self.tasks.spawn(line);
+    /// Queues the rollback of another process's run before every other entry of its thread.
+    pub(crate) fn enqueue_rollback(
+        self: &Arc<Self>,
+        queues: &mut ThreadQueues,
+        agent: &Arc<Agent>,
+        run: Run,
+    ) {
+        let (grant_sender, grant_receiver) = oneshot::channel();
+        let queue_permit = self.queue_quota.acquire_over_limit(&OwnerScope::Owner(run.assistant_id.owner()));
+        let entry = QueuedWork::Exclusive(grant_sender, QueuePosition::Front, queue_permit);
+        if queues.enqueue(run.thread_id, entry, QueuePosition::Front) == EnqueueOutcome::QueueCreated {
+            let worker = Arc::clone(self).drain_queue(run.thread_id, ThreadOutcome::Pending);
+            self.tasks.spawn(worker);
         }
         let (agent, halt) = (Arc::clone(agent), self.halt.clone());
         self.tasks.spawn(async move {
-            let Ok(grant) = granted.await else { return };
+            let Ok(grant) = grant_receiver.await else { return };
             let run_id = run.run_id;
-            let taken_back = tokio::select! {
+            let rolled_back = tokio::select! {
                 () = halt.cancelled() => return,
-                taken_back = see_it_end(&agent, run, CancelAction::Rollback) => taken_back,
+                rolled_back = wait_until_ended(&agent, run, CancelAction::Rollback) => rolled_back,
             };
-            if let Err(error) = taken_back {
-                tracing::warn!(run_id = %run_id, %error, "failed to take run {run_id} back");
+            if let Err(error) = rolled_back {
+                tracing::warn!(run_id = %run_id, %error, "failed to roll back run {run_id}");
             }
             drop(grant);
         });
     }
 
-    /// Waits until something happens on a thread elsewhere.
-    async fn wait_for(&self, news: &mut ThreadNews) -> Result<()> {
+    /// Waits for a commit on the thread, for one poll interval at most.
+    async fn wait_for_commit(&self, commits: &mut ThreadSubscription) -> Result<()> {
         tokio::select! {
-            () = news.changed() => Ok(()),
-            waited = self.wait_a_moment() => waited,
+            () = commits.changed() => Ok(()),
+            entry = self.wait_poll_interval() => entry,
         }
     }
 
-    async fn wait_a_moment(&self) -> Result<()> {
+    /// Waits for one poll interval; fails when the scheduler shuts down.
+    async fn wait_poll_interval(&self) -> Result<()> {
         tokio::select! {
-            () = tokio::time::sleep(POLL) => Ok(()),
+            () = tokio::time::sleep(POLL_INTERVAL) => Ok(()),
             () = self.closing.cancelled() => Err(Error::ShuttingDown),
         }
     }
 }
 
-/// Waits until a run that was asked to stop in another process has done so, and takes it back if that was wanted. One whose
-/// process is gone is ended here.
-async fn see_it_end(agent: &Agent, run: Run, action: CancelAction) -> Result<()> {
-    let mut news = agent.threads().commits_of(run.thread_id);
+/// Waits until another process has ended a run with a stop request, and rolls the run back if `action` says so. Ends a
+/// run whose process is gone.
+async fn wait_until_ended(agent: &Agent, run: Run, action: CancelAction) -> Result<()> {
+    let mut commits = agent.threads().subscribe_thread_commits(run.thread_id);
     loop {
-        let now = agent.runs().get(run.run_id).await?;
-        let Some(now) = now.filter(|now| now.status.is_active()) else { break };
-        if agent.runs().is_cut_off(&now) {
+        let current = agent.runs().get(run.run_id).await?;
+        let Some(current) = current.filter(|current| current.status.is_active()) else { break };
+        if agent.runs().is_orphaned(&current) {
             let stopped = CancellationToken::new();
             stopped.cancel();
-            match agent.runs().recover(run.thread_id, &Frames::default(), &stopped).await {
-                Err(error) if error.class() != agent::Class::Conflict => return Err(error.into()),
+            match agent.runs().recover(run.thread_id, &FrameSender::default(), &stopped).await {
+                Err(error) if error.class() != agent::ErrorClass::Conflict => return Err(error.into()),
                 Ok(_) => continue,
                 Err(_) => {}
             }
         }
         tokio::select! {
-            () = news.changed() => {}
-            () = tokio::time::sleep(POLL) => {}
+            () = commits.changed() => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
     if action == CancelAction::Rollback {
-        gone(agent.runs().roll_back(run.run_id).await)?;
+        ignore_unknown_run(agent.runs().roll_back_run(run.run_id).await)?;
     }
     Ok(())
 }
 
-/// A run that somebody else took back first is as gone as it was to be.
-fn gone(done: agent::Result<()>) -> agent::Result<()> {
-    match done {
+/// Treats an unknown run as a success: another caller has rolled it back already.
+fn ignore_unknown_run(result: agent::Result<()>) -> agent::Result<()> {
+    match result {
         Err(agent::Error::Run(agent::RunError::Unknown(_))) => Ok(()),
-        done => done,
+        result => result,
     }
 }

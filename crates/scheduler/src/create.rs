@@ -1,5 +1,8 @@
-//! Taking a run: it begins at once on a free thread, or waits, or is refused. What its request means is the agent's
-//! business.
+//! Creating runs: a run starts at once on a free thread, is queued on a busy one, or is refused. The agent decides what
+//! its request means.
+//!
+//! A free thread is occupied before anything is stored, so that two creations in this process cannot both start a run
+//! on it. Between processes, the lease in the journal decides: the creation that loses the race queues its run instead.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,480 +10,554 @@ use std::sync::Arc;
 use agent::{Agent, CancellationToken, IfExists, NewThread};
 use futures::FutureExt;
 use futures::future::try_join_all;
-use protocol::{Multitask, Run, RunId, RunRef, RunRequest, Scope, ThreadId};
+use protocol::{MultitaskStrategy, OwnerScope, Run, RunId, RunRef, RunRequest, ThreadId};
 use serde_json::Map;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::Result;
 use crate::cancel::CancelAction;
-use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::limits::RETRY_AFTER;
-use crate::line::{End, Entered, Place, Put, Waiting, Who, Working};
-use crate::streams::live::Live;
-use crate::streams::stream::Stream;
-use crate::webhooks::target::{Refusal, Target};
-use crate::work::Rested;
+use crate::queue::{Admission, EnqueueOutcome, Occupancy, Occupant, QueuePosition, QueuedWork, QuotaPermit};
+use crate::scheduler::Scheduler;
+use crate::streams::run_reader::RunReader;
+use crate::streams::stream::RunStream;
+use crate::webhooks::target::{WebhookTarget, WebhookTargetError};
+use crate::worker::ThreadOutcome;
 
-/// A run that somebody asks for.
+/// A run to create.
 #[derive(Debug)]
 pub struct NewRun {
-    /// The thread; one is made where none is named.
+    /// The thread of the run. Without it, a new thread is created.
     pub thread_id: Option<ThreadId>,
-    /// What is asked.
+    /// The request of the run.
     pub request: RunRequest,
-    /// What becomes of it when there is no thread of that id.
+    /// How to proceed if there is no thread with that id.
     pub if_not_exists: IfNotExists,
 }
 
-/// What becomes of a run whose thread does not exist.
+/// How a run is handled whose thread does not exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IfNotExists {
-    /// It is refused.
+    /// The run is refused.
     #[default]
     Reject,
-    /// The thread is made.
+    /// The thread is created.
     Create,
 }
 
-/// A run that was taken.
+/// A run that was accepted.
 #[derive(Debug)]
-pub struct Created {
-    /// Its row: it works already, or waits.
+pub struct CreatedRun {
+    /// The row of the run. The run is active or queued.
     pub run: Run,
-    /// What was asked.
+    /// The request of the run.
     pub request: Arc<RunRequest>,
-    /// Its stream from the beginning.
-    pub live: Live,
+    /// A reader of the run's stream from its beginning.
+    pub reader: RunReader,
 }
 
-/// A run on its way in.
-struct Order {
+/// A run during its admission.
+struct RunSubmission {
     agent: Arc<Agent>,
-    /// Its thread, where that is made with it.
+    /// The thread that is created together with the run, if any.
     new_thread: Option<NewThread>,
     request: Arc<RunRequest>,
-    stream: Arc<Stream>,
-    /// A place to wait in, where one was kept.
-    place: Option<Place>,
-    told: oneshot::Sender<Result<Created>>,
+    stream: Arc<RunStream>,
+    /// A queue permit that was acquired beforehand. Without it, one is acquired when the run has to be queued.
+    permit: Option<QuotaPermit>,
+    /// Receives the created run or the reason why it was refused.
+    reply: oneshot::Sender<Result<CreatedRun>>,
 }
 
-impl Dispatch {
-    /// Takes a run. On a free thread it has begun when this returns; otherwise it waits or is refused, as its
-    /// `multitask_strategy` says: `interrupt` and `rollback` stop what works and go to the front of the line.
+impl Scheduler {
+    /// Creates a run. On a free thread, the run has started when this returns. On a busy thread, it is queued or
+    /// refused according to its `multitask_strategy`; `interrupt` and `rollback` stop the active run and put the new
+    /// one at the front of the queue.
     ///
-    /// The run is taken whether the caller waits for the answer or not.
-    ///
-    /// # Errors
-    /// [`Error::Busy`], [`Error::Full`], [`Error::Webhook`], [`Error::ShuttingDown`]; and the agent's, when the thread does not
-    /// exist, the request names a point of its past that is not there, or it holds a secret.
-    pub async fn create(self: &Arc<Self>, scope: &Scope, new: NewRun) -> Result<Created> {
-        self.check(scope, [&new.request]).await?;
-        self.take(scope, new, None).await
-    }
-
-    /// Takes several runs, or none of them: where one cannot be taken, those before it are taken back. They go on whether
-    /// the caller waits for the answer or not, and whoever reads them.
+    /// Dropping the returned future does not cancel the creation.
     ///
     /// # Errors
-    /// As for [`Self::create`], of the first that cannot be taken; [`Error::Full`] where not all could wait.
-    pub async fn create_all(self: &Arc<Self>, scope: &Scope, new: Vec<NewRun>) -> Result<Vec<Created>> {
-        self.check(scope, new.iter().map(|one| &one.request)).await?;
-        let places = new.iter().map(|_| self.places.take(scope)).collect::<Result<Vec<_>>>()?;
-        let (told, answer) = oneshot::channel();
-        let new = new.into_iter().zip(places).collect();
-        self.behind(Arc::clone(self).take_all(scope.clone(), new, told), answer).await
+    /// [`Error::Busy`], [`Error::QueueFull`], [`Error::Webhook`] and [`Error::ShuttingDown`]. [`Error::Agent`] if the
+    /// thread does not exist, if the request names a checkpoint that does not exist, or if the request contains a
+    /// secret.
+    pub async fn create_run(self: &Arc<Self>, scope: &OwnerScope, new: NewRun) -> Result<CreatedRun> {
+        self.check_requests(scope, [&new.request]).await?;
+        self.submit_run(scope, new, None).await
     }
 
-    async fn take_all(
+    /// Creates several runs, or none of them: if one is refused, the runs before it are rolled back. The runs continue
+    /// whether the caller waits for the response or not, and without any reader.
+    ///
+    /// # Errors
+    /// Those of [`Self::create_run`], for the first run that is refused; [`Error::QueueFull`] if not all runs could be
+    /// queued.
+    pub async fn create_runs(
+        self: &Arc<Self>,
+        scope: &OwnerScope,
+        new: Vec<NewRun>,
+    ) -> Result<Vec<CreatedRun>> {
+        self.check_requests(scope, new.iter().map(|run| &run.request)).await?;
+        let queue_permits =
+            new.iter().map(|_| self.queue_quota.acquire(scope)).collect::<Result<Vec<_>>>()?;
+        let (reply, response) = oneshot::channel();
+        let new = new.into_iter().zip(queue_permits).collect();
+        self.spawn_detached(Arc::clone(self).submit_all(scope.clone(), new, reply), response).await
+    }
+
+    /// Creates the runs one after the other and sends the result; on an error it rolls back those that were created.
+    async fn submit_all(
         self: Arc<Self>,
-        scope: Scope,
-        new: Vec<(NewRun, Place)>,
-        told: oneshot::Sender<Result<Vec<Created>>>,
+        scope: OwnerScope,
+        new: Vec<(NewRun, QuotaPermit)>,
+        reply: oneshot::Sender<Result<Vec<CreatedRun>>>,
     ) {
-        let mut taken: Vec<Created> = Vec::with_capacity(new.len());
-        for (one, place) in new {
-            match self.take(&scope, one, Some(place)).await {
-                Ok(created) => taken.push(Created { live: created.live.idle(), ..created }),
+        let mut created_runs: Vec<CreatedRun> = Vec::with_capacity(new.len());
+        for (run, queue_permit) in new {
+            match self.submit_run(&scope, run, Some(queue_permit)).await {
+                Ok(created) => {
+                    created_runs.push(CreatedRun { reader: created.reader.continue_on_drop(), ..created })
+                }
                 Err(error) => {
-                    for Created { run, .. } in &taken {
-                        self.stop_behind(&scope, run.run_ref(), CancelAction::Rollback);
+                    for CreatedRun { run, .. } in &created_runs {
+                        self.stop_detached(&scope, run.run_ref(), CancelAction::Rollback);
                     }
-                    return answer(told, Err(error));
+                    return send_reply(reply, Err(error));
                 }
             }
         }
-        answer(told, Ok(taken));
+        send_reply(reply, Ok(created_runs));
     }
 
-    /// Checks what can be seen without the threads. Each host is looked up once.
-    async fn check(&self, scope: &Scope, requests: impl IntoIterator<Item = &RunRequest>) -> Result<()> {
-        let mut targets: Vec<Target> = Vec::new();
+    /// Validates the parts of requests that do not depend on their threads. Each distinct host of a webhook is resolved
+    /// once.
+    async fn check_requests(
+        &self,
+        scope: &OwnerScope,
+        requests: impl IntoIterator<Item = &RunRequest>,
+    ) -> Result<()> {
+        let mut targets: Vec<WebhookTarget> = Vec::new();
         for request in requests {
             agent::check_request(request)?;
             let Some(url) = &request.webhook else { continue };
-            let target = Target::read(url, self.webhook_targets)?;
-            if !targets.iter().any(|other| other.place() == target.place()) {
+            let target = WebhookTarget::parse(url, self.webhook_policy)?;
+            if !targets.iter().any(|other| other.host_and_port() == target.host_and_port()) {
                 targets.push(target);
             }
         }
-        let lookups = &self.webhooks.lookups;
-        match try_join_all(targets.iter().map(|target| target.check(lookups, scope))).await {
-            Err(Refusal::TooMany) => Err(Error::Full { retry_after: RETRY_AFTER }),
+        let resolver = &self.webhooks.resolver;
+        match try_join_all(targets.iter().map(|target| target.check_address(resolver, scope))).await {
+            Err(WebhookTargetError::TooManyLookups) => Err(Error::QueueFull { retry_after: RETRY_AFTER }),
             checked => Ok(checked.map(drop)?),
         }
     }
 
-    async fn take(self: &Arc<Self>, scope: &Scope, new: NewRun, place: Option<Place>) -> Result<Created> {
-        let (told, answer) = oneshot::channel();
-        self.behind(Arc::clone(self).take_in(scope.clone(), new, place, told), answer).await
+    /// Admits one run in a task of its own and waits for the reply.
+    async fn submit_run(
+        self: &Arc<Self>,
+        scope: &OwnerScope,
+        new: NewRun,
+        queue_permit: Option<QuotaPermit>,
+    ) -> Result<CreatedRun> {
+        let (reply, response) = oneshot::channel();
+        self.spawn_detached(Arc::clone(self).admit_run(scope.clone(), new, queue_permit, reply), response)
+            .await
     }
 
-    /// Does work that goes on whether the caller waits for its answer or not.
-    async fn behind<T>(
+    /// Spawns `work`, which continues even if the caller stops waiting, and returns its reply.
+    async fn spawn_detached<T>(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
-        answer: oneshot::Receiver<Result<T>>,
+        response: oneshot::Receiver<Result<T>>,
     ) -> Result<T> {
         {
-            // Whoever closes the lines waits for every task that was spawned before.
-            let lines = self.lines.lock();
-            if lines.is_closed() {
+            // The lock is held over the spawn: a shutdown closes the queues first and then waits for every spawned
+            // task.
+            let queues = self.queues.lock();
+            if queues.is_closed() {
                 return Err(Error::ShuttingDown);
             }
             self.tasks.spawn(work);
         }
-        answer
+        response
             .await
-            .map_err(|_| if self.lines.lock().is_closed() { Error::ShuttingDown } else { Error::CutOff })?
+            .map_err(|_| if self.queues.lock().is_closed() { Error::ShuttingDown } else { Error::Aborted })?
     }
 
-    async fn take_in(
+    /// Starts, queues or refuses a run, and then works through its thread's queue if this task is the one to do so.
+    async fn admit_run(
         self: Arc<Self>,
-        scope: Scope,
+        scope: OwnerScope,
         new: NewRun,
-        place: Option<Place>,
-        told: oneshot::Sender<Result<Created>>,
+        queue_permit: Option<QuotaPermit>,
+        reply: oneshot::Sender<Result<CreatedRun>>,
     ) {
         let agent = self.agent(&scope);
         let run_id = RunId::generate();
-        // What becomes of it is this process's to tell, as long as that lives.
-        if let Err(error) = agent.runs().announce().await {
-            return answer(told, Err(error.into()));
+        // The heartbeat must be running before the run exists, because other processes take over runs without one.
+        if let Err(error) = agent.runs().start_heartbeat().await {
+            return send_reply(reply, Err(error.into()));
         }
-        let (thread_id, new_thread) = match thread_for(&agent, &new, run_id).await {
-            Ok(place) => place,
-            Err(error) => return answer(told, Err(error)),
+        let (thread_id, new_thread) = match resolve_thread(&agent, &new, run_id).await {
+            Ok(thread) => thread,
+            Err(error) => return send_reply(reply, Err(error)),
         };
-        let stream = Arc::new(Stream::new(RunRef { thread_id, run_id }, &scope, &new.request));
-        let (request, stream_of) = (Arc::new(new.request), Arc::clone(&stream));
-        let order = Order { agent, new_thread, request, stream: stream_of, place, told };
-        // It is there before anybody else can see that it works or waits.
+        let stream = Arc::new(RunStream::new(RunRef { thread_id, run_id }, &scope, &new.request));
+        let (request, submission_stream) = (Arc::new(new.request), Arc::clone(&stream));
+        let submission = RunSubmission {
+            agent,
+            new_thread,
+            request,
+            stream: submission_stream,
+            permit: queue_permit,
+            reply,
+        };
+        // The stream must exist before another task can see the run as active or queued.
         self.streams.open(&stream);
-        let working = Working::new(Who::Run(stream.run_id), stream.cancel.clone());
-        let entered = self.lines.lock().enter(thread_id, working);
-        // Whoever finds everything taken waits behind those who wait already.
+        let occupancy = Occupancy::new(Occupant::Run(stream.run_id), stream.cancel.clone());
+        let admission = self.queues.lock().admit(thread_id, occupancy);
+        // Without a free permit, the run is queued behind those that wait for one.
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
-        match (entered, permit) {
-            (Entered::First, Some(permit)) => {
-                let working = Arc::clone(&self).begin_at_once(order, permit);
-                if AssertUnwindSafe(working).catch_unwind().await.is_err() {
-                    let rested = self.panicked(thread_id).await;
-                    self.go_on(thread_id, rested).await;
+        match (admission, permit) {
+            (Admission::Admitted, Some(permit)) => {
+                let beginning = Arc::clone(&self).begin_immediately(submission, permit);
+                if AssertUnwindSafe(beginning).catch_unwind().await.is_err() {
+                    let outcome = self.handle_begin_panic(thread_id).await;
+                    self.drain_queue(thread_id, outcome).await;
                 }
             }
-            (Entered::First, None) => self.wait_in_front(order).await,
-            (Entered::Behind, _) => self.wait_in_line(order).await,
-            (Entered::Closed, _) => {
+            (Admission::Admitted, None) => self.queue_until_permit(submission).await,
+            (Admission::Occupied, _) => self.queue_behind_local(submission).await,
+            (Admission::Closed, _) => {
                 self.streams.discard(&stream);
-                answer(order.told, Err(Error::ShuttingDown));
+                send_reply(submission.reply, Err(Error::ShuttingDown));
             }
         }
     }
 
-    /// Has a run wait on a thread it has taken, because as many others work as may.
-    async fn wait_in_front(self: Arc<Self>, order: Order) {
-        let Order { agent, new_thread, request, stream, place, told } = order;
+    /// Queues a run on a free thread because the maximum of active runs is reached.
+    ///
+    /// The thread is reserved while the run is stored, so a request to cancel the run can arrive before it is queued.
+    /// Such a run is ended here. Afterwards this task is the worker of the thread's queue.
+    async fn queue_until_permit(self: Arc<Self>, submission: RunSubmission) {
+        let RunSubmission { agent, new_thread, request, stream, permit: queue_permit, reply } = submission;
         let thread_id = stream.thread_id;
-        let queued = self.queue(&agent, &stream, place, new_thread.as_ref(), &request).await;
-        let rested = match queued {
-            Ok((run, waiting)) => {
+        let queued =
+            self.store_queued_run(&agent, &stream, queue_permit, new_thread.as_ref(), &request).await;
+        let outcome = match queued {
+            Ok((run, queued_work)) => {
                 let stopped = {
-                    let mut lines = self.lines.lock();
-                    let stopped = lines.rested(thread_id);
+                    let mut queues = self.queues.lock();
+                    let stopped = queues.vacate(thread_id);
                     if stopped.is_none() {
-                        lines.put_back(thread_id, Some(waiting));
-                        lines.rested(thread_id);
+                        queues.hold_for_remote(thread_id, Some(queued_work));
+                        queues.vacate(thread_id);
                     }
                     stopped
                 };
-                answer(told, self.created(run, request, &stream));
+                send_reply(reply, self.new_created_run(run, request, &stream));
                 match stopped {
-                    Some(_) => self.stopped_waiting(&agent, &stream, stopped).await,
-                    None => Rested::Others,
+                    Some(_) => self.finish_stopped(&agent, &stream, stopped).await,
+                    None => ThreadOutcome::Pending,
                 }
             }
             Err(error) => {
                 self.streams.discard(&stream);
-                answer(told, Err(error));
-                self.leave(thread_id)
+                send_reply(reply, Err(error));
+                self.release_thread(thread_id)
             }
         };
-        self.go_on(thread_id, rested).await;
+        self.drain_queue(thread_id, outcome).await;
     }
 
-    /// Begins a run on a thread it has taken, drives it, and then works through the thread's line.
-    async fn begin_at_once(self: Arc<Self>, order: Order, permit: OwnedSemaphorePermit) {
-        let Order { agent, new_thread, request, stream, place, told } = order;
+    /// Starts a run on a thread that is reserved for it, drives it, and then works through the thread's queue.
+    ///
+    /// If a run of another process comes first or holds the thread's lease, the run is queued behind that process
+    /// instead.
+    async fn begin_immediately(self: Arc<Self>, submission: RunSubmission, permit: OwnedSemaphorePermit) {
+        let RunSubmission { agent, new_thread, request, stream, permit: queue_permit, reply } = submission;
         let (run_id, thread_id) = (stream.run_id, stream.thread_id);
-        let begun = match &new_thread {
-            Some(new_thread) => agent.runs().begin_on_new(run_id, new_thread, &request, &stream.frames).await,
-            None if self.goes_behind(stream.run_ref(), stream.end).await => {
-                // Runs that wait in another process go first.
+        let started = match &new_thread {
+            Some(new_thread) => {
+                agent.runs().begin_on_new_thread(run_id, new_thread, &request, &stream.frames).await
+            }
+            None if self.is_outranked(stream.run_ref(), stream.queue_position).await => {
+                // Queued runs of another process come first.
                 drop(permit);
-                let order = Order { agent, new_thread: None, request, stream, place, told };
-                return self.wait_for_another(order).await;
+                let submission =
+                    RunSubmission { agent, new_thread: None, request, stream, permit: queue_permit, reply };
+                return self.queue_behind_remote(submission).await;
             }
             None => agent.runs().begin(run_id, thread_id, &request, &stream.frames).await,
         };
-        let rested = match begun {
-            Ok(begun) => {
-                drop(place);
-                self.streams.begun(&stream);
-                answer(told, self.created(begun.run.clone(), request, &stream));
-                self.drive(&agent, begun, &stream, permit).await
+        let outcome = match started {
+            Ok(started) => {
+                drop(queue_permit);
+                self.streams.publish_start(&stream);
+                send_reply(reply, self.new_created_run(started.run.clone(), request, &stream));
+                self.drive_run(&agent, started, &stream, permit).await
             }
-            Err(error) if error.is_outrun() => {
+            Err(error) if error.has_lost_race() => {
                 // Another process works on the thread.
                 drop(permit);
                 return self
-                    .wait_for_another(Order { agent, new_thread: None, request, stream, place, told })
+                    .queue_behind_remote(RunSubmission {
+                        agent,
+                        new_thread: None,
+                        request,
+                        stream,
+                        permit: queue_permit,
+                        reply,
+                    })
                     .await;
             }
             Err(error) => {
                 self.streams.discard(&stream);
-                answer(told, Err(error.into()));
-                self.leave(thread_id)
+                send_reply(reply, Err(error.into()));
+                self.release_thread(thread_id)
             }
         };
-        self.go_on(thread_id, rested).await;
+        self.drain_queue(thread_id, outcome).await;
     }
 
-    /// Has a run wait on a thread that another process works on, whose line is held for it.
-    async fn wait_for_another(self: Arc<Self>, order: Order) {
-        let Order { agent, request, stream, place, told, .. } = order;
+    /// Queues a run on a thread on which another process works. The thread's queue is reserved for it.
+    ///
+    /// The strategies `interrupt` and `rollback` request the stop of the other process's run through the journal; a
+    /// rollback is queued before the new run. The strategy `reject` refuses the run.
+    async fn queue_behind_remote(self: Arc<Self>, submission: RunSubmission) {
+        let RunSubmission { agent, request, stream, permit: queue_permit, reply, .. } = submission;
         let (thread_id, strategy) = (stream.thread_id, request.multitask_strategy);
         let queued = match strategy {
-            Multitask::Reject => Err(Error::Busy { thread_id }),
-            Multitask::Enqueue | Multitask::Interrupt | Multitask::Rollback => {
-                self.queue(&agent, &stream, place, None, &request).await
+            MultitaskStrategy::Reject => Err(Error::Busy { thread_id }),
+            MultitaskStrategy::Enqueue | MultitaskStrategy::Interrupt | MultitaskStrategy::Rollback => {
+                self.store_queued_run(&agent, &stream, queue_permit, None, &request).await
             }
         };
-        let rested = match queued {
-            Ok((run, waiting)) => {
-                let working = self.at_work(&agent, thread_id, strategy).await;
-                let displaced = working.as_ref().map(|working| working.run_id);
+        let outcome = match queued {
+            Ok((run, queued_work)) => {
+                let active = self.find_remote_run(&agent, thread_id, strategy).await;
+                let displaced = active.as_ref().map(|active| active.run_id);
                 let stopped = {
-                    let mut lines = self.lines.lock();
-                    let stopped = lines.rested(thread_id);
-                    lines.put_back(thread_id, stopped.is_none().then_some(waiting));
-                    if let Some(working) = working.filter(|_| strategy == Multitask::Rollback) {
-                        self.take_back_first(&mut lines, &agent, working);
+                    let mut queues = self.queues.lock();
+                    let stopped = queues.vacate(thread_id);
+                    queues.hold_for_remote(thread_id, stopped.is_none().then_some(queued_work));
+                    if let Some(active) = active.filter(|_| strategy == MultitaskStrategy::Rollback) {
+                        self.enqueue_rollback(&mut queues, &agent, active);
                     }
                     stopped
                 };
-                self.displace(&agent, displaced).await;
-                answer(told, self.created(run, Arc::clone(&request), &stream));
+                self.stop_displaced_run(&agent, displaced).await;
+                send_reply(reply, self.new_created_run(run, Arc::clone(&request), &stream));
                 match stopped {
-                    Some(_) => self.stopped_waiting(&agent, &stream, stopped).await,
-                    None => Rested::Elsewhere,
+                    Some(_) => self.finish_stopped(&agent, &stream, stopped).await,
+                    None => ThreadOutcome::Remote,
                 }
             }
             Err(error) => {
                 self.streams.discard(&stream);
-                answer(told, Err(error));
-                self.leave(thread_id)
+                send_reply(reply, Err(error));
+                self.release_thread(thread_id)
             }
         };
-        self.go_on(thread_id, rested).await;
+        self.drain_queue(thread_id, outcome).await;
     }
 
-    /// Has a run wait behind what works on its thread, or in front of what waits there.
-    async fn wait_in_line(self: Arc<Self>, order: Order) {
-        let Order { agent, new_thread, request, stream, place, told } = order;
+    /// Queues a run behind the active entry of its thread, or at the front of the thread's queue.
+    ///
+    /// The row is stored before the entry is added, so that a queued run always survives a crash. If the run has to be
+    /// refused after all, because another creation was faster, the row is deleted again.
+    async fn queue_behind_local(self: Arc<Self>, submission: RunSubmission) {
+        let RunSubmission { agent, new_thread, request, stream, permit: queue_permit, reply } = submission;
         let (thread_id, strategy) = (stream.thread_id, request.multitask_strategy);
-        if strategy == Multitask::Reject
-            && let Err(refused) = self.refuse_to_wait(&agent, &stream).await
+        if strategy == MultitaskStrategy::Reject
+            && let Err(refused) = self.check_not_busy(&agent, &stream).await
         {
             self.streams.discard(&stream);
-            return answer(told, Err(refused));
+            return send_reply(reply, Err(refused));
         }
-        let (run, waiting) = match self.queue(&agent, &stream, place, new_thread.as_ref(), &request).await {
-            Ok(queued) => queued,
-            Err(error) => {
-                self.streams.discard(&stream);
-                return answer(told, Err(error));
-            }
+        let (run, queued_work) =
+            match self.store_queued_run(&agent, &stream, queue_permit, new_thread.as_ref(), &request).await {
+                Ok(queued) => queued,
+                Err(error) => {
+                    self.streams.discard(&stream);
+                    return send_reply(reply, Err(error));
+                }
+            };
+        let created = self.new_created_run(run, request, &stream);
+        // Read before this run can start: it may stop only the run that is active now.
+        let is_remote = match self.queues.lock().occupant(thread_id) {
+            Some(Occupant::Remote) => true,
+            Some(Occupant::Run(_) | Occupant::Exclusive) | None => false,
         };
-        let created = self.created(run, request, &stream);
-        // Read before this run can begin: no other one is to be stopped than what works now.
-        let elsewhere = match self.lines.lock().working(thread_id) {
-            Some(Who::Elsewhere) => true,
-            Some(Who::Run(_) | Who::Exclusive) | None => false,
-        };
-        let working = if elsewhere { self.at_work(&agent, thread_id, strategy).await } else { None };
-        let Some((put, displaced, stop)) = self.place(&agent, thread_id, waiting, working, strategy) else {
+        let active = if is_remote { self.find_remote_run(&agent, thread_id, strategy).await } else { None };
+        let Some((enqueued, displaced, stop)) =
+            self.enqueue_run(&agent, thread_id, queued_work, active, strategy)
+        else {
             if let Ok(created) = created {
-                created.live.leave();
+                created.reader.detach();
             }
-            return self.turn_away(&agent, &stream, told).await;
+            return self.reject_stored_run(&agent, &stream, reply).await;
         };
-        self.displace(&agent, displaced).await;
+        self.stop_displaced_run(&agent, displaced).await;
         stop.inspect(CancellationToken::cancel);
-        answer(told, created);
-        match put {
-            // Its row waits for the next process.
-            Put::Waits | Put::Closed => {}
-            Put::IsNew => self.go_on(thread_id, Rested::Others).await,
+        send_reply(reply, created);
+        match enqueued {
+            // When the queues are closed, the row of the run is left for the next process.
+            EnqueueOutcome::Queued | EnqueueOutcome::Closed => {}
+            EnqueueOutcome::QueueCreated => self.drain_queue(thread_id, ThreadOutcome::Pending).await,
         }
     }
 
-    /// Puts a run into its thread's line and marks what it displaces; `None` where it would rather not wait, and another one
-    /// was faster.
-    fn place(
+    /// Adds a run to its thread's queue and marks the run that it displaces. Returns `None` if the run's strategy is
+    /// `reject` and another run was faster.
+    fn enqueue_run(
         self: &Arc<Self>,
         agent: &Arc<Agent>,
         thread_id: ThreadId,
-        waiting: Waiting,
-        elsewhere: Option<Run>,
-        strategy: Multitask,
-    ) -> Option<(Put, Option<RunId>, Option<CancellationToken>)> {
-        let mut lines = self.lines.lock();
-        let who = lines.working(thread_id);
-        let is_busy = matches!(who, Some(Who::Run(_))) || lines.has_waiting_run(thread_id);
-        if strategy == Multitask::Reject && is_busy {
+        queued_work: QueuedWork,
+        remote_run: Option<Run>,
+        strategy: MultitaskStrategy,
+    ) -> Option<(EnqueueOutcome, Option<RunId>, Option<CancellationToken>)> {
+        let mut queues = self.queues.lock();
+        let occupant = queues.occupant(thread_id);
+        let is_busy = matches!(occupant, Some(Occupant::Run(_))) || queues.has_queued_run(thread_id);
+        if strategy == MultitaskStrategy::Reject && is_busy {
             return None;
         }
-        let marked =
-            stopped_by(strategy).zip(who).and_then(|(action, who)| lines.mark(thread_id, who, action));
-        let put = lines.put(thread_id, waiting, End::of(strategy));
-        let elsewhere = elsewhere.filter(|_| who == Some(Who::Elsewhere));
-        let displaced = match (who, &marked) {
-            (Some(Who::Run(run_id)), Some(_)) => Some(run_id),
-            (Some(Who::Run(_) | Who::Exclusive | Who::Elsewhere) | None, Some(_) | None) => {
-                elsewhere.as_ref().map(|working| working.run_id)
+        let stop = cancel_action_for(strategy)
+            .zip(occupant)
+            .and_then(|(action, occupant)| queues.mark_stop(thread_id, occupant, action));
+        let enqueued = queues.enqueue(thread_id, queued_work, QueuePosition::for_strategy(strategy));
+        let remote_run = remote_run.filter(|_| occupant == Some(Occupant::Remote));
+        let displaced = match (occupant, &stop) {
+            (Some(Occupant::Run(run_id)), Some(_)) => Some(run_id),
+            (Some(Occupant::Run(_) | Occupant::Exclusive | Occupant::Remote) | None, Some(_) | None) => {
+                remote_run.as_ref().map(|active| active.run_id)
             }
         };
-        if let Some(working) = elsewhere.filter(|_| strategy == Multitask::Rollback) {
-            self.take_back_first(&mut lines, agent, working);
+        if let Some(active) = remote_run.filter(|_| strategy == MultitaskStrategy::Rollback) {
+            self.enqueue_rollback(&mut queues, agent, active);
         }
-        Some((put, displaced, marked))
+        Some((enqueued, displaced, stop))
     }
 
-    /// Refuses a run that was written down already.
-    async fn turn_away(&self, agent: &Agent, stream: &Arc<Stream>, told: oneshot::Sender<Result<Created>>) {
+    /// Refuses a run whose row was already written.
+    async fn reject_stored_run(
+        &self,
+        agent: &Agent,
+        stream: &Arc<RunStream>,
+        reply: oneshot::Sender<Result<CreatedRun>>,
+    ) {
         let (run_id, thread_id) = (stream.run_id, stream.thread_id);
-        if let Err(error) = agent.runs().forget(run_id).await {
+        if let Err(error) = agent.runs().forget_run(run_id).await {
             tracing::warn!(run_id = %run_id, %error, "failed to forget run {run_id}, which was refused");
         }
         self.streams.discard(stream);
-        answer(told, Err(Error::Busy { thread_id }));
+        send_reply(reply, Err(Error::Busy { thread_id }));
     }
 
-    /// Refuses a run that would rather not wait, where a run works on its thread or waits for it. Work that is none, and
-    /// strangers who are about to be turned away, are no reason.
-    async fn refuse_to_wait(&self, agent: &Agent, stream: &Stream) -> Result<()> {
+    /// Refuses a run with the strategy `reject` if another run is active or queued on its thread. Exclusive work, and
+    /// runs of other owners that are about to be refused, do not count.
+    async fn check_not_busy(&self, agent: &Agent, stream: &RunStream) -> Result<()> {
         let thread_id = stream.thread_id;
         if agent.threads().get(thread_id).await?.is_none() {
             return Err(agent::Error::from(agent::ThreadError::Unknown(thread_id.to_string())).into());
         }
-        let (working, is_waited_for) = {
-            let lines = self.lines.lock();
-            (lines.working(thread_id), lines.has_waiting_run(thread_id))
+        let (active, has_queued_run) = {
+            let queues = self.queues.lock();
+            (queues.occupant(thread_id), queues.has_queued_run(thread_id))
         };
         let is_own = |run_id| self.streams.get(run_id).is_some_and(|other| other.scope == stream.scope);
-        if is_waited_for || matches!(working, Some(Who::Run(run_id)) if is_own(run_id)) {
+        if has_queued_run || matches!(active, Some(Occupant::Run(run_id)) if is_own(run_id)) {
             return Err(Error::Busy { thread_id });
         }
-        let active = agent.runs().active(Some(thread_id)).await?;
-        let queued = agent.runs().queued(Some(thread_id)).await?;
+        let active = agent.runs().active_runs(Some(thread_id)).await?;
+        let queued = agent.runs().queued_runs(Some(thread_id)).await?;
         if active.is_empty() && queued.is_empty() { Ok(()) } else { Err(Error::Busy { thread_id }) }
     }
 
-    /// Writes a run down as one that waits.
-    async fn queue(
+    /// Stores a run as pending.
+    async fn store_queued_run(
         &self,
         agent: &Agent,
-        stream: &Arc<Stream>,
-        place: Option<Place>,
+        stream: &Arc<RunStream>,
+        queue_permit: Option<QuotaPermit>,
         new_thread: Option<&NewThread>,
         request: &RunRequest,
-    ) -> Result<(Run, Waiting)> {
-        let place = place.map_or_else(|| self.places.take(&stream.scope), Ok)?;
+    ) -> Result<(Run, QueuedWork)> {
+        let queue_permit = queue_permit.map_or_else(|| self.queue_quota.acquire(&stream.scope), Ok)?;
         if let Some(new_thread) = new_thread {
-            agent.threads().store_new(new_thread).await?;
+            agent.threads().store_new_thread(new_thread).await?;
         }
-        let run = agent.runs().queue(stream.run_id, stream.thread_id, request).await?;
-        Ok((run, Waiting::Run(Arc::clone(stream), place)))
+        let run = agent.runs().enqueue(stream.run_id, stream.thread_id, request).await?;
+        Ok((run, QueuedWork::Run(Arc::clone(stream), queue_permit)))
     }
 
-    /// Returns the run that another process works on, where a new one displaces it.
-    async fn at_work(&self, agent: &Agent, thread_id: ThreadId, strategy: Multitask) -> Option<Run> {
-        stopped_by(strategy)?;
-        match agent.runs().active(Some(thread_id)).await {
+    /// Returns the run that another process executes on the thread, if a run with that strategy displaces it.
+    async fn find_remote_run(
+        &self,
+        agent: &Agent,
+        thread_id: ThreadId,
+        strategy: MultitaskStrategy,
+    ) -> Option<Run> {
+        cancel_action_for(strategy)?;
+        match agent.runs().active_runs(Some(thread_id)).await {
             Ok(runs) => runs.into_iter().next(),
             Err(error) => {
-                tracing::warn!(thread_id = %thread_id, %error, "failed to see what another process does on thread {thread_id}");
+                tracing::warn!(thread_id = %thread_id, %error, "failed to read which run another process executes on thread {thread_id}");
                 None
             }
         }
     }
 
-    /// Writes down that a run is to stop which a new one displaces, in whatever process it works.
-    async fn displace(&self, agent: &Agent, displaced: Option<RunId>) {
+    /// Stores a stop request for the displaced run, in whatever process it is active.
+    async fn stop_displaced_run(&self, agent: &Agent, displaced: Option<RunId>) {
         let Some(run_id) = displaced else { return };
         match agent.runs().stop_run(run_id).await {
             Ok(_) | Err(agent::Error::Run(agent::RunError::Unknown(_))) => {}
-            Err(error) => tracing::warn!(run_id = %run_id, %error, "failed to stop run {run_id}"),
+            Err(error) => {
+                tracing::warn!(run_id = %run_id, %error, "failed to request the stop of run {run_id}")
+            }
         }
     }
 
-    fn created(
+    /// Returns the created run with a reader of its stream.
+    fn new_created_run(
         self: &Arc<Self>,
         run: Run,
         request: Arc<RunRequest>,
-        stream: &Arc<Stream>,
-    ) -> Result<Created> {
-        let live = Live::of(Arc::clone(stream), None, Arc::downgrade(self)).ok_or(Error::CutOff)?;
-        Ok(Created { run, request, live: live.of_creator() })
+        stream: &Arc<RunStream>,
+    ) -> Result<CreatedRun> {
+        let reader = RunReader::open(Arc::clone(stream), None, Arc::downgrade(self)).ok_or(Error::Aborted)?;
+        Ok(CreatedRun { run, request, reader: reader.with_disconnect_policy() })
     }
 }
 
-/// Returns how a run of that strategy stops what works on its thread.
-const fn stopped_by(strategy: Multitask) -> Option<CancelAction> {
+/// Returns how a new run with that strategy stops the active run of its thread.
+const fn cancel_action_for(strategy: MultitaskStrategy) -> Option<CancelAction> {
     match strategy {
-        Multitask::Interrupt => Some(CancelAction::Interrupt),
-        Multitask::Rollback => Some(CancelAction::Rollback),
-        Multitask::Enqueue | Multitask::Reject => None,
+        MultitaskStrategy::Interrupt => Some(CancelAction::Interrupt),
+        MultitaskStrategy::Rollback => Some(CancelAction::Rollback),
+        MultitaskStrategy::Enqueue | MultitaskStrategy::Reject => None,
     }
 }
 
-/// Tells the caller. One that went away meanwhile counts as a reader who left: what it was sent is dropped.
-fn answer<T>(told: oneshot::Sender<Result<T>>, created: Result<T>) {
-    drop(told.send(created));
+/// Sends the reply. If the caller is gone, the reply is dropped, which counts as a reader that disconnected.
+fn send_reply<T>(reply: oneshot::Sender<Result<T>>, created: Result<T>) {
+    drop(reply.send(created));
 }
 
-/// Returns the run's thread, making it where that is asked for. One of its own is made with the run.
-async fn thread_for(agent: &Agent, new: &NewRun, run_id: RunId) -> Result<(ThreadId, Option<NewThread>)> {
+/// Returns the run's thread and creates it if requested. A thread without a given id is stored later, together with the
+/// run.
+async fn resolve_thread(agent: &Agent, new: &NewRun, run_id: RunId) -> Result<(ThreadId, Option<NewThread>)> {
     if let (Some(thread_id), IfNotExists::Reject) = (new.thread_id, new.if_not_exists) {
         return Ok((thread_id, None));
     }
     if new.thread_id.is_none() {
-        let thread = agent.threads().prepare_new(Map::new())?;
-        let thread = if new.request.temporary { thread.temporary(run_id) } else { thread };
+        let thread = agent.threads().prepare_new_thread(Map::new())?;
+        let thread = if new.request.temporary { thread.with_temporary_run(run_id) } else { thread };
         return Ok((thread.thread_id(), Some(thread)));
     }
-    let (thread, _) = agent.threads().ensure(new.thread_id, Map::new(), IfExists::DoNothing).await?;
+    let (thread, _) = agent.threads().ensure_thread(new.thread_id, Map::new(), IfExists::DoNothing).await?;
     Ok((thread.thread_id, None))
 }

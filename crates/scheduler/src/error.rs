@@ -1,52 +1,53 @@
-//! Why a run could not be taken, joined or stopped. A run that fails is no error: its end says so.
+//! The errors of the scheduler: why a run could not be accepted, joined or cancelled. A run that fails is not such an
+//! error; its final status says that it failed.
 
 use std::time::Duration;
 
 use protocol::{RunId, RunStatus, ThreadId};
 
-use crate::webhooks::target::Refusal;
+use crate::webhooks::target::WebhookTargetError;
 
-/// A refused or failed call.
+/// A refused or failed call of the scheduler.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// As many runs wait as may, of this owner or in all.
-    #[error("take another run: too many wait already")]
-    Full {
-        /// When it is worth trying again.
+    /// The queue limit is reached, for this owner or in total.
+    #[error("queue the run: too many runs are queued already")]
+    QueueFull {
+        /// After which time the client should try again.
         retry_after: Duration,
     },
-    /// The server stops; nothing new begins.
-    #[error("take another run: the server is stopping")]
+    /// The server shuts down and accepts nothing new.
+    #[error("accept the run: the server is shutting down")]
     ShuttingDown,
-    /// Something works on the thread, and the request would rather be refused than wait.
+    /// The thread is busy, and the request's `multitask_strategy` is `reject`.
     #[error("start a run on thread {thread_id}: it is already running a task")]
     Busy {
-        /// The thread.
+        /// The busy thread.
         thread_id: ThreadId,
     },
-    /// The thread has no such run.
+    /// The thread has no run with that id.
     #[error("find run {run_id} in thread {thread_id}")]
     UnknownRun {
-        /// The thread.
+        /// The thread that was searched.
         thread_id: ThreadId,
-        /// What was given.
+        /// The requested run.
         run_id: RunId,
     },
-    /// The address that is to be told of the run's end must not be.
+    /// The webhook's target is not allowed or cannot be reached.
     #[error("use the webhook: {0}")]
-    Webhook(#[from] Refusal),
-    /// The run came to its end before.
-    #[error("stop run {run_id}: it has ended: {}", status.as_str())]
+    Webhook(#[from] WebhookTargetError),
+    /// The run had already ended, so that it cannot be cancelled.
+    #[error("cancel run {run_id}: it has already ended with status {}", status.as_str())]
     Ended {
         /// The run.
         run_id: RunId,
-        /// How it ended.
+        /// The status with which it ended.
         status: RunStatus,
     },
-    /// The task of the call came to an end of its own: a fault of ours, or the server went down in the middle.
-    #[error("finish the call: it was cut off")]
-    CutOff,
-    /// The agent failed.
+    /// The task of the call ended before it had a result: it panicked, or the server was halted meanwhile.
+    #[error("finish the request: its task was aborted")]
+    Aborted,
+    /// The agent's services failed.
     #[error(transparent)]
     Agent(#[from] agent::Error),
 }

@@ -1,128 +1,130 @@
-//! How much there may be at once. What is chosen by whoever starts a server is in [`Limits`]; the rest is constant.
+//! The limits of the scheduler. [`SchedulerLimits`] holds those that a server can configure; the others are constants.
 
 use std::time::Duration;
 
-use crate::line::PlacesMax;
-use crate::webhooks::target::WebhookTargets;
+use crate::queue::QuotaLimits;
+use crate::webhooks::target::WebhookTargetPolicy;
 
-/// Runs that work at once, over all threads, unless set.
+/// Default maximum of runs that are active at once, over all threads.
 pub const RUNS_MAX: usize = 256;
 
-/// Runs and exclusive pieces of work that wait at once, in all, unless set.
+/// Default maximum of queued runs and pieces of exclusive work, over all owners.
 pub const QUEUE_MAX: usize = 4_096;
 
-/// The same of one owner, unless set.
+/// Default maximum of queued runs and pieces of exclusive work of one owner.
 pub const QUEUE_PER_USER_MAX: usize = 512;
 
-/// How long a resumable stream is kept after its end, unless set.
+/// Default time for which a resumable stream is kept after its end.
 pub const RETENTION: Duration = Duration::from_secs(120);
 
-/// Bytes of all streams that are kept after their end, unless set.
+/// Default maximum of bytes that all kept streams hold together after their end.
 pub const RETAINED_BYTES_MAX: usize = 24 * 1024 * 1024;
 
-/// Bytes that a kept stream takes beside its frames, roughly.
+/// Approximate number of bytes that a kept stream needs in addition to its frames.
 pub(crate) const STREAM_FIXED_BYTES: usize = 2_048;
 
-/// When a refused client may come back.
+/// The time after which a client that was refused should try again.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// How often a run in another process is looked at.
-pub(crate) const POLL: Duration = Duration::from_millis(500);
+/// How often a run of another process is polled while this process waits for it.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How often a run of another process is read on that somebody follows here, where no news come.
-pub(crate) const NET: Duration = Duration::from_secs(1);
+/// How often a run of another process is polled while a reader follows it, if no commit notification arrives.
+pub(crate) const REMOTE_RUN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a thread that somebody follows is looked at for runs of other processes, where no news come.
-pub(crate) const THREAD_NET: Duration = Duration::from_secs(5);
+/// How often a followed thread is polled for runs of other processes, if no commit notification arrives.
+pub(crate) const FOLLOWED_THREAD_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often it is looked for streams kept long enough, and for runs whose process died where no news come.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(20);
+/// The interval of full scans: they remove expired streams and find runs of dead processes for which no commit
+/// notification arrived.
+pub(crate) const FULL_SCAN_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The pause between news and a look for what others left, so that many news are worth one look.
-pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(150);
+/// The pause between a commit notification and the scan for orphaned runs. A burst of notifications causes one scan.
+pub(crate) const SCAN_DEBOUNCE: Duration = Duration::from_millis(150);
 
-/// Runs that nobody works on which are looked at at once, as many that worked as that waited.
+/// Orphaned runs that one scan after a notification reads: as many active ones as queued ones.
 pub(crate) const CLAIMS_MAX: usize = 64;
 
-/// The same when a server starts, and whenever it looks through all of the journal.
-pub(crate) const CLAIMS_AT_START_MAX: usize = 4_096;
+/// Orphaned runs that a full scan reads, at a start and every [`FULL_SCAN_INTERVAL`].
+pub(crate) const CLAIMS_FULL_SCAN_MAX: usize = 4_096;
 
-/// How soon a thread is looked at again on which something came and went.
-pub(crate) const SOON: Duration = Duration::from_millis(20);
+/// The pause before a thread is polled again on which a remote run started and ended between two polls.
+pub(crate) const RECHECK_DELAY: Duration = Duration::from_millis(20);
 
-/// How often a thread is tried again whose run, or whose journal, fails for no fault of the run.
+/// How often a run is tried again after an error that the run did not cause, such as a failing journal.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
 
-/// How often a run that is to begin may meet another one while nothing happens on its thread.
+/// How often a run may lose the race for its thread to another one while the thread's last `seq` does not change.
 pub(crate) const CONFLICTS_MAX: u32 = 64;
 
-/// Pieces of background work on memory that are done at once, each of another owner.
-pub(crate) const SETTLERS_MAX: usize = 4;
+/// Owners whose memory is summarized at the same time; each has one worker.
+pub(crate) const SUMMARIZE_WORKERS_MAX: usize = 4;
 
-/// Owners whose memory is noted for background work; what is beyond waits in the journal for their next run.
-pub(crate) const SETTLING_MAX: usize = 4_096;
+/// Maximum of owners in the summarize queue. The work of further owners stays in the journal until their next run.
+pub(crate) const SUMMARIZE_QUEUE_MAX: usize = 4_096;
 
-/// The pause between two rounds of background work on memory: many short runs are worth one look.
-pub(crate) const SETTLE_PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two rounds of background summarizing. Many short runs then cause one round.
+pub(crate) const SUMMARIZE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Agents that are kept ready, one an owner.
-pub(crate) const AGENTS_MAX: usize = 1_024;
+/// Number of cached agents, one for each owner, above which unused ones are dropped.
+pub(crate) const CACHED_AGENTS_MAX: usize = 1_024;
 
-/// How often an address is told of a run's end before it is given up.
+/// How often the delivery of a webhook is attempted before it is given up.
 pub(crate) const WEBHOOK_ATTEMPTS_MAX: u32 = 5;
 
-/// The pause after the first attempt in vain; each later one is four times as long.
-pub(crate) const WEBHOOK_PAUSE: Duration = Duration::from_secs(1);
+/// The pause after the first failed attempt; each later pause is four times as long.
+pub(crate) const WEBHOOK_BACKOFF: Duration = Duration::from_secs(1);
 
-/// How long an address may take to answer.
-pub(crate) const WEBHOOK_TIME_MAX: Duration = Duration::from_secs(15);
+/// Timeout of one webhook request, including its response.
+pub(crate) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long it may take to find out what a name stands for.
-pub(crate) const RESOLVE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Timeout of one host name lookup.
+pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of an address that is told of a run's end.
+/// Maximum length of a webhook's URL, in bytes.
 pub(crate) const WEBHOOK_URL_BYTES_MAX: usize = 8 * 1024;
 
-/// Addresses that are told at once, in all and of one owner.
-pub(crate) const WEBHOOKS_AT_ONCE_MAX: PlacesMax = PlacesMax { all: 64, owner: 4 };
+/// Webhook requests that are sent at once, in total and for each owner.
+pub(crate) const WEBHOOK_CONCURRENCY_LIMITS: QuotaLimits = QuotaLimits { global: 64, per_owner: 4 };
 
-/// Ends of runs that are to be told and known here, in all and of one owner; the others wait in the journal.
-pub(crate) const WEBHOOKS_KNOWN_MAX: PlacesMax = PlacesMax { all: 4_096, owner: 256 };
+/// Pending webhooks that this process holds in memory, in total and for each owner; the others stay in the journal.
+pub(crate) const WEBHOOK_QUEUE_LIMITS: QuotaLimits = QuotaLimits { global: 4_096, per_owner: 256 };
 
-/// Ends of runs that are looked at in the journal at once.
-pub(crate) const WEBHOOKS_PAGE: usize = 256;
+/// Pending webhooks that are read from the journal with one query.
+pub(crate) const WEBHOOKS_PAGE_SIZE: usize = 256;
 
-/// The most pages of them at a time; the next look goes on behind them.
+/// Maximum of such pages that one scan reads; the next scan continues after them.
 pub(crate) const WEBHOOKS_PAGES_MAX: usize = 16;
 
-/// Names that are looked up at once, in all and of one owner: a lookup occupies a thread until the system gives it up.
-pub(crate) const LOOKUPS_MAX: PlacesMax = PlacesMax { all: 32, owner: 8 };
+/// Host name lookups that run at once, in total and for each owner. Each one occupies a thread until the system's
+/// resolver gives up.
+pub(crate) const LOOKUP_LIMITS: QuotaLimits = QuotaLimits { global: 32, per_owner: 8 };
 
-/// After how many looks the threads are looked for once more that were to last one run: as many as it takes until no other
-/// process keeps a stream of one, or tells of its end.
-pub(crate) const LEFT_LOOKS: u32 = 30;
+/// Number of full scans after which the temporary threads of earlier processes are cleaned up a second time. By then,
+/// no other process keeps the stream of such a run or has its webhook to deliver.
+pub(crate) const TEMPORARY_CLEANUP_SCANS: u32 = 30;
 
-/// Runs of a thread that a reader over runs may lie behind before it is told of a gap.
-pub(crate) const THREAD_RUNS_BEHIND_MAX: usize = 16;
+/// Started runs that a reader of a thread may lag behind before it receives a gap.
+pub(crate) const THREAD_READER_LAG_MAX: usize = 16;
 
-/// How much there may be at once.
+/// The configurable limits of a scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Runs that work at once.
+pub struct SchedulerLimits {
+    /// Runs that are active at once.
     pub runs_max: usize,
-    /// Runs that wait, in all.
+    /// Runs that are queued, over all owners.
     pub queue_max: usize,
-    /// Runs that wait, of one owner.
+    /// Runs that are queued, of one owner.
     pub queue_per_user_max: usize,
-    /// How long a resumable stream is kept after its end.
+    /// Time for which a resumable stream is kept after its end.
     pub retention: Duration,
-    /// Bytes of all streams that are kept after their end; the oldest go first.
+    /// Bytes of all streams that are kept after their end. The oldest are removed first.
     pub retained_bytes_max: usize,
-    /// Which addresses may be told of the end of runs.
-    pub webhook_targets: WebhookTargets,
+    /// Which addresses webhooks may use.
+    pub webhook_targets: WebhookTargetPolicy,
 }
 
-impl Default for Limits {
+impl Default for SchedulerLimits {
     fn default() -> Self {
         Self {
             runs_max: RUNS_MAX,
@@ -130,7 +132,7 @@ impl Default for Limits {
             queue_per_user_max: QUEUE_PER_USER_MAX,
             retention: RETENTION,
             retained_bytes_max: RETAINED_BYTES_MAX,
-            webhook_targets: WebhookTargets::default(),
+            webhook_targets: WebhookTargetPolicy::default(),
         }
     }
 }

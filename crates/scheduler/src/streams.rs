@@ -1,11 +1,16 @@
-//! The streams of all runs: those that wait and work, and those that have ended and are kept for a while. Bounded by time
-//! and by bytes; the oldest go first, and then what slow readers still hold of others.
+//! The registry of all run streams: those of queued and active runs, and those of ended runs that are kept for a while.
+//! Kept streams are limited by time and bytes. The oldest kept streams are evicted first, then the buffers that slow
+//! readers of other ended streams still hold.
+//!
+//! A stream is *open* while its run is queued or active. After the end of the run it is *retained* if the request asked
+//! for a resumable stream or a reader of its thread may still want it; otherwise it is removed. A removed stream that
+//! still has readers is *draining*: it can be read to its end, but no new reader finds it.
 
-pub(crate) mod elsewhere;
-pub(crate) mod live;
-pub(crate) mod shown;
+pub(crate) mod exclusive;
+pub(crate) mod remote;
+pub(crate) mod run_reader;
 pub(crate) mod stream;
-pub(crate) mod thread;
+pub(crate) mod thread_reader;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -13,357 +18,378 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use protocol::{RunId, Scope, ThreadId};
+use protocol::{OwnerScope, RunId, ThreadId};
 use tokio::sync::{broadcast, watch};
 
-use self::stream::{Driven, Stream};
-use crate::limits::{Limits, STREAM_FIXED_BYTES, THREAD_RUNS_BEHIND_MAX};
+use self::stream::{DriverLocation, RunStream};
+use crate::limits::{STREAM_FIXED_BYTES, SchedulerLimits, THREAD_READER_LAG_MAX};
 
 /// The streams of all runs of this process.
 #[derive(Debug)]
-pub(crate) struct Streams {
-    registry: Mutex<Registry>,
+pub(crate) struct StreamRegistry {
+    table: Mutex<StreamTable>,
+    /// Time for which an ended stream is kept.
     retention: Duration,
+    /// Maximum bytes of all ended streams, kept or draining.
     bytes_max: usize,
 }
 
+/// The state of the registry.
 #[derive(Debug, Default)]
-struct Registry {
-    by_run: HashMap<RunId, Arc<Stream>>,
-    /// Threads that have a stream, or a reader over runs; of each owner, so that nobody follows what is not theirs.
-    by_thread: HashMap<ScopedThread, OfThread>,
-    /// Those that are kept after their end, oldest first.
-    kept: VecDeque<Kept>,
-    kept_bytes: usize,
-    /// Those that have ended, are kept no longer, and are still read; oldest first.
-    read: VecDeque<Weak<Stream>>,
-    read_bytes: usize,
-    /// The runs whose threads are to last no longer than they and their readers, and do still.
-    temporary: HashSet<RunId>,
+struct StreamTable {
+    by_run: HashMap<RunId, Arc<RunStream>>,
+    /// Threads that have a stream or a reader. The key contains the owner, so that no reader sees the runs of another
+    /// owner.
+    by_thread: HashMap<ScopedThread, ThreadStreams>,
+    /// Ended streams that are kept, oldest first.
+    retained: VecDeque<RetainedStream>,
+    retained_bytes: usize,
+    /// Ended streams that are not kept but still have readers, oldest first.
+    draining: VecDeque<Weak<RunStream>>,
+    draining_bytes: usize,
+    /// Temporary runs whose threads this process still needs.
+    temporary_runs: HashSet<RunId>,
 }
 
-/// A thread, as the owner of that scope sees it.
+/// A thread, in the scope of its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ScopedThread {
     pub(crate) thread_id: ThreadId,
-    pub(crate) scope: Scope,
+    pub(crate) scope: OwnerScope,
 }
 
+/// The streams and readers of one thread.
 #[derive(Debug, Default)]
-struct OfThread {
-    /// Its runs that began, in order.
+struct ThreadStreams {
+    /// Runs that have started, in order.
     runs: VecDeque<RunId>,
-    /// Tells readers over runs of each run that begins.
-    begun: Option<broadcast::Sender<RunId>>,
-    /// Tells them that something may have been stored that no run tells of, however often.
-    changed: watch::Sender<()>,
-    /// Readers over runs.
+    /// Sends each run that starts to the thread's readers; `None` without readers.
+    started_runs: Option<broadcast::Sender<RunId>>,
+    /// Notifies the readers of changes that are not part of a run's stream.
+    changes: watch::Sender<()>,
+    /// Number of the thread's readers.
     readers: usize,
-    /// The runs they were told of, or that were over when the first of them came.
-    told: HashSet<RunId>,
+    /// Runs that were sent to the readers, or had ended before the first reader subscribed.
+    announced: HashSet<RunId>,
 }
 
-/// What a reader over the runs of a thread begins with.
+/// The initial state of a reader of a thread.
 #[derive(Debug)]
-pub(crate) struct Following {
-    /// The runs that there are streams of.
+pub(crate) struct ThreadRunSubscription {
+    /// The runs that have a stream.
     pub(crate) runs: VecDeque<RunId>,
-    /// Tells of those that begin from here on.
-    pub(crate) begun: broadcast::Receiver<RunId>,
-    /// Tells that something may have been stored beside runs.
-    pub(crate) changed: watch::Receiver<()>,
-    /// Whether nobody else follows the thread.
-    pub(crate) is_first: IsFirst,
+    /// Receives each run that starts later.
+    pub(crate) started_runs: broadcast::Receiver<RunId>,
+    /// Receives changes that are not part of a run's stream.
+    pub(crate) changes: watch::Receiver<()>,
+    /// `Yes` if the thread had no reader before.
+    pub(crate) first_subscriber: FirstSubscriber,
 }
 
-/// Whether a reader over runs is the first of its thread.
+/// Distinguishes the first subscriber of a thread from later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IsFirst {
+pub(crate) enum FirstSubscriber {
     Yes,
     No,
 }
 
+/// An ended stream that is kept. The reference is weak, because `by_run` owns the stream.
 #[derive(Debug)]
-struct Kept {
-    stream: Weak<Stream>,
+struct RetainedStream {
+    stream: Weak<RunStream>,
     since: Instant,
 }
 
-impl Streams {
-    /// Returns no streams.
-    pub(crate) fn new(limits: &Limits) -> Self {
+impl StreamRegistry {
+    /// Returns an empty registry with the limits' retention.
+    pub(crate) fn new(limits: &SchedulerLimits) -> Self {
         let (retention, bytes_max) = (limits.retention, limits.retained_bytes_max);
-        Self { registry: Mutex::default(), retention, bytes_max }
+        Self { table: Mutex::default(), retention, bytes_max }
     }
 
-    /// Adds the stream of a run that waits here or is about to begin. Who reads of it in another stream goes on with this one.
-    pub(crate) fn open(&self, stream: &Arc<Stream>) {
-        let mut registry = self.registry.lock();
-        let before = registry.by_run.insert(stream.run_id, Arc::clone(stream));
+    /// Adds the stream of a queued or starting run. An earlier stream of the run is closed; its readers continue with
+    /// this one.
+    pub(crate) fn open(&self, stream: &Arc<RunStream>) {
+        let mut table = self.table.lock();
+        let previous = table.by_run.insert(stream.run_id, Arc::clone(stream));
         if stream.is_temporary {
-            registry.temporary.insert(stream.run_id);
+            table.temporary_runs.insert(stream.run_id);
         }
-        drop(registry);
-        before.inspect(|before| before.closed.cancel());
+        drop(table);
+        previous.inspect(|previous| previous.closed.cancel());
     }
 
-    /// Adds the stream of a run that works in another process, unless there is one of it; returns the one there is.
-    pub(crate) fn open_elsewhere(&self, stream: &Arc<Stream>) -> Arc<Stream> {
-        let mut registry = self.registry.lock();
-        Arc::clone(registry.by_run.entry(stream.run_id).or_insert_with(|| Arc::clone(stream)))
+    /// Adds the stream of a run in another process unless the run has a stream, and returns the registered one.
+    pub(crate) fn open_remote(&self, stream: &Arc<RunStream>) -> Arc<RunStream> {
+        let mut table = self.table.lock();
+        Arc::clone(table.by_run.entry(stream.run_id).or_insert_with(|| Arc::clone(stream)))
     }
 
-    /// Returns whether this process still needs the thread of a run that is to last no longer than the run.
+    /// Returns whether this process still needs the thread of a temporary run.
     pub(crate) fn needs_thread(&self, run_id: RunId) -> bool {
-        self.registry.lock().temporary.contains(&run_id)
+        self.table.lock().temporary_runs.contains(&run_id)
     }
 
-    /// Lets go of the thread of such a run; says whether it was needed until now.
-    pub(crate) fn let_go_of_thread(&self, run_id: RunId) -> bool {
-        self.registry.lock().temporary.remove(&run_id)
+    /// Marks the thread of a temporary run as no longer needed; returns whether it was needed.
+    pub(crate) fn release_thread(&self, run_id: RunId) -> bool {
+        self.table.lock().temporary_runs.remove(&run_id)
     }
 
-    /// Tells those who follow the thread that the run has begun. Its stream is kept for them after its end.
-    pub(crate) fn begun(&self, stream: &Stream) {
-        let mut registry = self.registry.lock();
-        let of_thread = registry.by_thread.entry(whose(stream)).or_default();
-        if !of_thread.runs.contains(&stream.run_id) {
-            of_thread.runs.push_back(stream.run_id);
+    /// Announces the start of a run to the thread's readers. If there are any, the stream is kept for them after its
+    /// end.
+    pub(crate) fn publish_start(&self, stream: &RunStream) {
+        let mut table = self.table.lock();
+        let thread_streams = table.by_thread.entry(scoped_thread(stream)).or_default();
+        if !thread_streams.runs.contains(&stream.run_id) {
+            thread_streams.runs.push_back(stream.run_id);
         }
-        let Some(begun) = &of_thread.begun else { return };
-        stream.keep();
-        // Who was told of it before goes on with it by themselves.
-        if of_thread.told.insert(stream.run_id) {
-            // Nobody may be left who listens.
-            let _ = begun.send(stream.run_id);
+        let Some(started) = &thread_streams.started_runs else { return };
+        stream.retain();
+        // Readers that know the run already continue with the new stream by themselves.
+        if thread_streams.announced.insert(stream.run_id) {
+            // An error only means that no receiver is left.
+            let _ = started.send(stream.run_id);
         }
     }
 
-    /// Ends the stream of a run whose rows are final. It is kept if it is to be, else it goes at once. Returns those that
-    /// were kept, and had to go for it.
-    pub(crate) fn close(&self, stream: &Arc<Stream>, now: Instant) -> Vec<Arc<Stream>> {
+    /// Ends the stream of a run whose rows are final. It is kept if its retention was requested, and removed otherwise.
+    /// Returns the kept streams that were evicted for it.
+    pub(crate) fn close(&self, stream: &Arc<RunStream>, now: Instant) -> Vec<Arc<RunStream>> {
         if stream.closed.is_cancelled() {
             return Vec::new();
         }
-        let mut registry = self.registry.lock();
-        if stream.is_kept() {
-            let bytes = bytes(stream);
-            stream.counted.store(bytes, Ordering::Relaxed);
-            registry.kept_bytes += bytes;
-            registry.kept.push_back(Kept { stream: Arc::downgrade(stream), since: now });
+        let mut table = self.table.lock();
+        if stream.is_retained() {
+            let bytes = stream_bytes(stream);
+            stream.retained_bytes.store(bytes, Ordering::Relaxed);
+            table.retained_bytes += bytes;
+            table.retained.push_back(RetainedStream { stream: Arc::downgrade(stream), since: now });
         } else {
-            registry.forget_this(stream);
+            table.forget_if_current(stream);
         }
-        let gone = registry.purge(self.bytes_max, |_| false);
-        drop(registry);
+        let evicted = table.evict(self.bytes_max, |_| false);
+        drop(table);
         stream.closed.cancel();
-        gone
+        evicted
     }
 
-    /// Removes a stream that came to nothing, or went on in another process.
-    pub(crate) fn discard(&self, stream: &Stream) {
-        let mut registry = self.registry.lock();
-        registry.temporary.remove(&stream.run_id);
-        registry.forget_this(stream);
-        drop(registry);
+    /// Removes the stream of a run that did not start, or that continues in another process.
+    pub(crate) fn discard(&self, stream: &RunStream) {
+        let mut table = self.table.lock();
+        table.temporary_runs.remove(&stream.run_id);
+        table.forget_if_current(stream);
+        drop(table);
         stream.closed.cancel();
     }
 
-    /// Ends every stream, without more ado: the process stops.
+    /// Closes and removes every stream, because the process exits.
     pub(crate) fn close_all(&self) {
-        let all = std::mem::take(&mut *self.registry.lock());
+        let all = std::mem::take(&mut *self.table.lock());
         all.by_run.values().for_each(|stream| stream.closed.cancel());
     }
 
-    /// Returns the run's stream, if it waits, works or is kept.
-    pub(crate) fn get(&self, run_id: RunId) -> Option<Arc<Stream>> {
-        self.registry.lock().by_run.get(&run_id).cloned()
+    /// Returns the stream of a queued, active or kept run.
+    pub(crate) fn get(&self, run_id: RunId) -> Option<Arc<RunStream>> {
+        self.table.lock().by_run.get(&run_id).cloned()
     }
 
-    /// Returns whether there is a stream of the run that has not ended: it waits or works here.
+    /// Returns whether the run is queued or active in this process.
     pub(crate) fn is_open(&self, run_id: RunId) -> bool {
-        self.here(run_id).is_some_and(|stream| !stream.closed.is_cancelled())
+        self.local_stream(run_id).is_some_and(|stream| !stream.closed.is_cancelled())
     }
 
-    /// Returns the stream of a run that waits or works here, or did and is kept.
-    pub(crate) fn here(&self, run_id: RunId) -> Option<Arc<Stream>> {
-        self.get(run_id).filter(|stream| stream.driven == Driven::Here)
+    /// Returns the run's stream if this process drives the run, will do so, or did so.
+    pub(crate) fn local_stream(&self, run_id: RunId) -> Option<Arc<RunStream>> {
+        self.get(run_id).filter(|stream| stream.driver == DriverLocation::Local)
     }
 
-    /// Returns what a reader over the runs of the thread begins with.
-    pub(crate) fn follow(&self, scope: &Scope, thread_id: ThreadId) -> Following {
-        let mut registry = self.registry.lock();
-        let of_thread =
-            registry.by_thread.entry(ScopedThread { thread_id, scope: scope.clone() }).or_default();
-        of_thread.readers += 1;
-        let is_first = if of_thread.readers == 1 { IsFirst::Yes } else { IsFirst::No };
-        of_thread.told.extend(&of_thread.runs);
-        let begun = of_thread.begun.get_or_insert_with(|| broadcast::Sender::new(THREAD_RUNS_BEHIND_MAX));
-        let begun = begun.subscribe();
-        let (changed, runs) = (of_thread.changed.subscribe(), of_thread.runs.clone());
-        // Those that work stay for this reader.
+    /// Subscribes a reader to the runs of a thread.
+    pub(crate) fn subscribe(&self, scope: &OwnerScope, thread_id: ThreadId) -> ThreadRunSubscription {
+        let mut table = self.table.lock();
+        let thread_streams =
+            table.by_thread.entry(ScopedThread { thread_id, scope: scope.clone() }).or_default();
+        thread_streams.readers += 1;
+        let first_subscriber =
+            if thread_streams.readers == 1 { FirstSubscriber::Yes } else { FirstSubscriber::No };
+        thread_streams.announced.extend(&thread_streams.runs);
+        let started =
+            thread_streams.started_runs.get_or_insert_with(|| broadcast::Sender::new(THREAD_READER_LAG_MAX));
+        let started = started.subscribe();
+        let (changes, runs) = (thread_streams.changes.subscribe(), thread_streams.runs.clone());
+        // Open streams are kept after their end for this reader.
         for run_id in &runs {
-            registry.by_run.get(run_id).into_iter().for_each(|stream| stream.keep());
+            table.by_run.get(run_id).into_iter().for_each(|stream| stream.retain());
         }
-        Following { runs, begun, changed, is_first }
+        ThreadRunSubscription { runs, started_runs: started, changes, first_subscriber }
     }
 
-    /// Tells those who follow the thread that something may have been stored that no run tells of.
-    pub(crate) fn changed(&self, whose: &ScopedThread) {
-        if let Some(of_thread) = self.registry.lock().by_thread.get(whose) {
-            of_thread.changed.send_replace(());
+    /// Notifies the thread's readers of a change that is not part of a run's stream.
+    pub(crate) fn notify_changed(&self, thread: &ScopedThread) {
+        if let Some(thread_streams) = self.table.lock().by_thread.get(thread) {
+            thread_streams.changes.send_replace(());
         }
     }
 
-    /// Lets go of what nobody follows any more. Each reader over runs of a thread calls it as it leaves.
-    pub(crate) fn unfollow(&self, whose: &ScopedThread) {
-        let mut registry = self.registry.lock();
-        if let Some(of_thread) = registry.by_thread.get_mut(whose) {
-            of_thread.readers = of_thread.readers.saturating_sub(1);
-            if of_thread.readers == 0 {
-                of_thread.begun = None;
-                of_thread.told.clear();
+    /// Removes a reader of the thread, and the thread's entry if nothing else needs it. Each reader calls it when
+    /// dropped.
+    pub(crate) fn unsubscribe(&self, thread: &ScopedThread) {
+        let mut table = self.table.lock();
+        if let Some(thread_streams) = table.by_thread.get_mut(thread) {
+            thread_streams.readers = thread_streams.readers.saturating_sub(1);
+            if thread_streams.readers == 0 {
+                thread_streams.started_runs = None;
+                thread_streams.announced.clear();
             }
-            if of_thread.begun.is_none() && of_thread.runs.is_empty() {
-                registry.by_thread.remove(whose);
+            if thread_streams.started_runs.is_none() && thread_streams.runs.is_empty() {
+                table.by_thread.remove(thread);
             }
         }
     }
 
-    /// Returns whether somebody follows the thread.
-    pub(crate) fn is_followed(&self, whose: &ScopedThread) -> bool {
-        self.registry.lock().by_thread.get(whose).is_some_and(|of_thread| of_thread.readers > 0)
+    /// Returns whether the thread has readers.
+    pub(crate) fn has_subscribers(&self, thread: &ScopedThread) -> bool {
+        self.table.lock().by_thread.get(thread).is_some_and(|thread_streams| thread_streams.readers > 0)
     }
 
-    /// Returns those of the runs that the readers of the thread were not told of.
-    pub(crate) fn untold(&self, whose: &ScopedThread, runs: Vec<RunId>) -> Vec<RunId> {
-        let registry = self.registry.lock();
-        let told = registry.by_thread.get(whose).map(|of_thread| &of_thread.told);
-        runs.into_iter().filter(|run_id| told.is_some_and(|told| !told.contains(run_id))).collect()
+    /// Returns those of the runs that were not announced to the thread's readers.
+    pub(crate) fn select_unannounced(&self, thread: &ScopedThread, runs: Vec<RunId>) -> Vec<RunId> {
+        let table = self.table.lock();
+        let announced = table.by_thread.get(thread).map(|thread_streams| &thread_streams.announced);
+        runs.into_iter()
+            .filter(|run_id| announced.is_some_and(|announced| !announced.contains(run_id)))
+            .collect()
     }
 
-    /// Notes that these runs of the thread are over, so that its readers are not told of them.
-    pub(crate) fn pass(&self, whose: &ScopedThread, runs: impl Iterator<Item = RunId>) {
-        if let Some(of_thread) = self.registry.lock().by_thread.get_mut(whose) {
-            of_thread.told.extend(runs);
+    /// Marks ended runs as announced, so that they are not sent to the thread's readers.
+    pub(crate) fn mark_announced(&self, thread: &ScopedThread, runs: impl Iterator<Item = RunId>) {
+        if let Some(thread_streams) = self.table.lock().by_thread.get_mut(thread) {
+            thread_streams.announced.extend(runs);
         }
     }
 
-    /// Removes the stream of a run that is no more, if it has ended; returns it.
-    pub(crate) fn forget_run(&self, run_id: RunId) -> Option<Arc<Stream>> {
-        let mut registry = self.registry.lock();
-        let has_ended = registry.by_run.get(&run_id)?.closed.is_cancelled();
-        has_ended.then(|| registry.forget(run_id)).flatten()
+    /// Removes and returns the ended stream of a run whose row is gone.
+    pub(crate) fn forget_run(&self, run_id: RunId) -> Option<Arc<RunStream>> {
+        let mut table = self.table.lock();
+        let has_ended = table.by_run.get(&run_id)?.closed.is_cancelled();
+        has_ended.then(|| table.remove_stream(run_id)).flatten()
     }
 
-    /// Removes those of the thread that have ended.
-    pub(crate) fn forget(&self, whose: &ScopedThread) {
-        let mut registry = self.registry.lock();
-        let runs = registry.by_thread.get(whose).map(|of_thread| of_thread.runs.clone()).unwrap_or_default();
+    /// Removes the ended streams of a thread.
+    pub(crate) fn forget_thread(&self, thread: &ScopedThread) {
+        let mut table = self.table.lock();
+        let runs =
+            table.by_thread.get(thread).map(|thread_streams| thread_streams.runs.clone()).unwrap_or_default();
         for run_id in runs {
-            if registry.by_run.get(&run_id).is_some_and(|stream| stream.closed.is_cancelled()) {
-                registry.forget(run_id);
+            if table.by_run.get(&run_id).is_some_and(|stream| stream.closed.is_cancelled()) {
+                table.remove_stream(run_id);
             }
         }
     }
 
-    /// Removes what was kept long enough; returns it.
-    pub(crate) fn expire(&self, now: Instant) -> Vec<Arc<Stream>> {
+    /// Removes and returns the streams whose retention has expired.
+    pub(crate) fn expire(&self, now: Instant) -> Vec<Arc<RunStream>> {
         let retention = self.retention;
-        self.registry.lock().purge(self.bytes_max, |since| now.saturating_duration_since(since) >= retention)
+        self.table.lock().evict(self.bytes_max, |since| now.saturating_duration_since(since) >= retention)
     }
 
-    /// Returns how many runs of other processes are followed.
-    pub(crate) fn followed(&self) -> usize {
-        let registry = self.registry.lock();
-        let is_followed =
-            |stream: &&Arc<Stream>| stream.driven == Driven::Elsewhere && !stream.closed.is_cancelled();
-        registry.by_run.values().filter(is_followed).count()
+    /// Returns the number of followed runs of other processes.
+    pub(crate) fn remote_count(&self) -> usize {
+        let table = self.table.lock();
+        let is_followed = |stream: &&Arc<RunStream>| {
+            stream.driver == DriverLocation::Remote && !stream.closed.is_cancelled()
+        };
+        table.by_run.values().filter(is_followed).count()
     }
 
-    /// Returns how many streams are held, and the bytes of those that have ended.
+    /// Returns the number of streams, and the bytes of the kept ones.
     #[cfg(test)]
-    pub(crate) fn held(&self) -> (usize, usize) {
-        let registry = self.registry.lock();
-        (registry.by_run.len(), registry.kept_bytes)
+    pub(crate) fn retained_totals(&self) -> (usize, usize) {
+        let table = self.table.lock();
+        (table.by_run.len(), table.retained_bytes)
     }
 }
 
-impl Registry {
-    /// Removes the stream, unless another one has taken its place.
-    fn forget_this(&mut self, stream: &Stream) {
-        if self.by_run.get(&stream.run_id).is_some_and(|there| std::ptr::eq(Arc::as_ptr(there), stream)) {
-            self.forget(stream.run_id);
+impl StreamTable {
+    /// Removes the stream unless a newer one of the same run replaced it.
+    fn forget_if_current(&mut self, stream: &RunStream) {
+        if self.by_run.get(&stream.run_id).is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), stream)) {
+            self.remove_stream(stream.run_id);
         }
     }
 
-    fn forget(&mut self, run_id: RunId) -> Option<Arc<Stream>> {
+    /// Removes the run's stream from all indexes. If it has readers, its buffer is counted as draining.
+    fn remove_stream(&mut self, run_id: RunId) -> Option<Arc<RunStream>> {
         let stream = self.by_run.remove(&run_id)?;
-        self.kept_bytes = self.kept_bytes.saturating_sub(stream.counted.swap(0, Ordering::Relaxed));
-        if stream.is_read() {
-            self.read_bytes += bytes(&stream);
-            self.read.push_back(Arc::downgrade(&stream));
+        self.retained_bytes =
+            self.retained_bytes.saturating_sub(stream.retained_bytes.swap(0, Ordering::Relaxed));
+        if stream.has_readers() {
+            self.draining_bytes += stream_bytes(&stream);
+            self.draining.push_back(Arc::downgrade(&stream));
         }
-        let whose = whose(&stream);
-        if let Some(of_thread) = self.by_thread.get_mut(&whose) {
-            of_thread.runs.retain(|other| *other != run_id);
-            if of_thread.runs.is_empty() && of_thread.begun.is_none() {
-                self.by_thread.remove(&whose);
+        let thread = scoped_thread(&stream);
+        if let Some(thread_streams) = self.by_thread.get_mut(&thread) {
+            thread_streams.runs.retain(|other| *other != run_id);
+            if thread_streams.runs.is_empty() && thread_streams.started_runs.is_none() {
+                self.by_thread.remove(&thread);
             }
         }
         Some(stream)
     }
 
-    fn purge(&mut self, bytes_max: usize, is_old: impl Fn(Instant) -> bool) -> Vec<Arc<Stream>> {
-        let mut gone = Vec::new();
+    /// Removes kept streams that are old, and as many others as necessary to get below the limit. Returns the removed
+    /// ones.
+    fn evict(&mut self, bytes_max: usize, is_old: impl Fn(Instant) -> bool) -> Vec<Arc<RunStream>> {
+        let mut evicted = Vec::new();
         loop {
-            let is_over = self.is_over(bytes_max);
-            if !is_over && !self.kept.front().is_some_and(|oldest| is_old(oldest.since)) {
-                return gone;
+            let is_over_limit = self.exceeds_limit(bytes_max);
+            if !is_over_limit && !self.retained.front().is_some_and(|oldest| is_old(oldest.since)) {
+                return evicted;
             }
-            // Slow readers do not have the streams of everybody else removed.
-            let are_readers_first = is_over && self.read_bytes > bytes_max / 2 && !self.read.is_empty();
-            let oldest = if are_readers_first { None } else { self.kept.pop_front() };
+            // Slow readers must not cause the eviction of other clients' streams.
+            let drain_first =
+                is_over_limit && self.draining_bytes > bytes_max / 2 && !self.draining.is_empty();
+            let oldest = if drain_first { None } else { self.retained.pop_front() };
             match oldest {
-                Some(oldest) => gone.extend(self.expel(&oldest.stream)),
-                // Whoever reads it is told that the rest is lost here, and finds it in the journal.
-                None => match self.read.pop_front().and_then(|slow| slow.upgrade()) {
+                Some(oldest) => evicted.extend(self.evict_stream(&oldest.stream)),
+                // Its readers receive a gap and find the events in the journal.
+                None => match self.draining.pop_front().and_then(|slow| slow.upgrade()) {
                     Some(slow) => slow.frames.clear(),
-                    None if self.read.is_empty() => return gone,
+                    None if self.draining.is_empty() => return evicted,
                     None => {}
                 },
             }
         }
     }
 
-    /// Removes a stream that was kept, unless it has gone before.
-    fn expel(&mut self, kept: &Weak<Stream>) -> Option<Arc<Stream>> {
-        let kept = kept.upgrade()?;
-        let is_there = self.by_run.get(&kept.run_id).is_some_and(|stream| Arc::ptr_eq(stream, &kept));
-        let gone = is_there.then(|| self.forget(kept.run_id)).flatten()?;
-        gone.let_go();
-        Some(gone)
+    /// Removes a kept stream unless it is gone already.
+    fn evict_stream(&mut self, stream: &Weak<RunStream>) -> Option<Arc<RunStream>> {
+        let stream = stream.upgrade()?;
+        let is_current = self.by_run.get(&stream.run_id).is_some_and(|current| Arc::ptr_eq(current, &stream));
+        let evicted = is_current.then(|| self.remove_stream(stream.run_id)).flatten()?;
+        evicted.stop_retaining();
+        Some(evicted)
     }
 
-    /// Returns whether those that have ended hold more than they may.
-    fn is_over(&mut self, bytes_max: usize) -> bool {
-        if self.kept_bytes + self.read_bytes <= bytes_max {
+    /// Returns whether the ended streams hold more bytes than allowed.
+    fn exceeds_limit(&mut self, bytes_max: usize) -> bool {
+        if self.retained_bytes + self.draining_bytes <= bytes_max {
             return false;
         }
-        // Those whose readers went away meanwhile hold nothing.
-        self.read.retain(|stream| stream.strong_count() > 0);
-        let held = self.read.iter().filter_map(Weak::upgrade);
-        self.read_bytes = held.map(|stream| bytes(&stream)).sum();
-        self.kept_bytes + self.read_bytes > bytes_max
+        // Streams without readers have been dropped and hold nothing.
+        self.draining.retain(|stream| stream.strong_count() > 0);
+        let remaining = self.draining.iter().filter_map(Weak::upgrade);
+        self.draining_bytes = remaining.map(|stream| stream_bytes(&stream)).sum();
+        self.retained_bytes + self.draining_bytes > bytes_max
     }
 }
 
-/// Returns what a stream takes that has ended.
-fn bytes(stream: &Stream) -> usize {
-    STREAM_FIXED_BYTES + stream.frames.bytes()
+/// Returns the bytes that an ended stream holds.
+fn stream_bytes(stream: &RunStream) -> usize {
+    STREAM_FIXED_BYTES + stream.frames.buffered_bytes()
 }
 
-fn whose(stream: &Stream) -> ScopedThread {
+/// Returns the stream's thread in the scope of its owner.
+fn scoped_thread(stream: &RunStream) -> ScopedThread {
     ScopedThread { thread_id: stream.thread_id, scope: stream.scope.clone() }
 }
 

@@ -1,53 +1,62 @@
-//! The arguments: commands, options and their help texts. What they mean is in the files under `commands`.
+//! The command-line arguments: commands, options and their help texts. The files under `commands` perform the commands.
 
 pub(crate) mod compact;
 pub(crate) mod database;
 pub(crate) mod handoff;
+mod help;
 pub(crate) mod history;
 pub(crate) mod memory;
-pub(crate) mod mirror;
 pub(crate) mod serve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use protocol::{AssistantId, Seq};
-use terminal::{Drawing, Screen, Style};
+use terminal::{DrawMode, Screen, Style};
 
 use crate::exit::EXIT_CODES;
-use compact::{Compact, Uncompact, Window};
-use database::{Db, Prune};
-use handoff::{Handoff, Recall};
-use history::{Feedback, History, Trace};
-use memory::store::Store;
-use memory::{Memory, Remember, Search};
-use mirror::{Handoffs, Mirror};
-use serve::{Keys, Serve};
+use compact::{CompactArgs, ContextArgs, UncompactArgs};
+use database::{DbCommand, PruneArgs};
+use handoff::{HandoffArgs, HandoffExportCommand, RecallCommandArgs};
+use help::HelpLength;
+use history::{FeedbackArgs, HistoryArgs, TraceArgs};
+use memory::store::StoreCommand;
+use memory::{MemoryCommand, RememberArgs, SearchArgs};
+use serve::{ApiKeysCommand, ServeArgs};
 
-/// A durable agent in the terminal: chat, run one turn, hand a long session over to a fresh thread
+/// A durable agent for the terminal, whose long threads continue in fresh ones
 ///
-/// Without a command it starts the chat.
+/// Without a command, segue starts the chat.
 #[derive(Debug, Parser)]
 #[command(name = "segue", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
-pub(crate) struct Cli {
+pub(crate) struct CliArgs {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<CliCommand>,
+    /// Options of the chat that starts when no command is given.
     #[command(flatten)]
-    pub(crate) chat: Chat,
+    pub(crate) chat: ChatArgs,
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalArgs,
 }
 
-impl Cli {
-    /// Reads the arguments. Options of the chat that is started without a command belong to no other one.
+impl CliArgs {
+    /// Parses the arguments of this process.
     ///
     /// # Errors
-    /// When they cannot be read, or ask for help or the version.
-    pub(crate) fn read() -> Result<Self, clap::Error> {
-        let cli = Self::try_parse()?;
+    /// Fails if the arguments are invalid, or if they ask for the help or the version: clap reports both as an error.
+    pub(crate) fn parse_args() -> Result<Self, clap::Error> {
+        Self::parse_from_args(std::env::args_os().collect())
+    }
+
+    /// Parses the given arguments, the first of which is the name of the program.
+    fn parse_from_args(args: Vec<OsString>) -> Result<Self, clap::Error> {
+        let command = help::with_help_pages(Self::command(), HelpLength::requested_by(&args));
+        let args = handoff::move_subcommand_before_options(args, &command);
+        let cli = Self::from_arg_matches(&command.try_get_matches_from(args)?)?;
         match &cli.command {
+            // The options of the implicit chat are not global: `segue -t ID run` would ignore the thread.
             Some(_) if cli.chat.is_set() => Err(Self::command().error(
                 clap::error::ErrorKind::ArgumentConflict,
                 "options before a command belong to the chat; write them after the command",
@@ -59,15 +68,15 @@ impl Cli {
 
 /// Options of every command.
 #[derive(Debug, Args)]
-pub(crate) struct Global {
-    /// Folder that holds everything segue keeps [default: $SEGUE_HOME, else the platform's data folder]
+pub(crate) struct GlobalArgs {
+    /// Folder for everything segue stores [default: $SEGUE_HOME, else the platform's data folder]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub(crate) home: Option<OsString>,
-    /// Database that holds the threads, for all who use it: postgres://… or sqlite:PATH [default: $SEGUE_DATABASE_URL, else
+    /// Database with the threads, which several processes can share: postgres://… or sqlite:PATH [default: $SEGUE_DATABASE_URL, else
     /// `[database] url` in config.toml, else segue.db in the home folder]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) database_url: Option<String>,
-    /// Which assistant works; it has its own agent.md
+    /// Assistant to use; each has its own agent.md
     #[arg(long, global = true, value_name = "ID", default_value_t, help_heading = "Global options")]
     pub(crate) assistant: AssistantId,
     /// When to use colour: auto, always or never; NO_COLOR is respected
@@ -81,26 +90,26 @@ pub(crate) struct Global {
     )]
     #[arg(hide_possible_values = true)]
     color: ColorChoice,
-    /// Draw nothing over, use no colour, and ask questions by the line, as a screen reader needs it [env: SEGUE_PLAIN]
+    /// Never redraw a line, use no colour, and ask questions line by line, as a screen reader needs it [env: SEGUE_PLAIN]
     #[arg(long, global = true, help_heading = "Global options")]
     plain: bool,
     #[command(flatten)]
-    pub(crate) logs: Logs,
+    pub(crate) logs: LogArgs,
     /// Print JSON for programs instead of text
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
 }
 
-/// What is told of the work beside its results.
+/// Options of the log.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Logs {
-    /// How much is logged: error, warn, info, debug or trace, or a filter such as `warn,handoff=debug` [env: SEGUE_LOG]
+pub(crate) struct LogArgs {
+    /// Level of the log: error, warn, info, debug or trace, or a filter such as `warn,handoff=debug` [env: SEGUE_LOG]
     #[arg(id = "log-level", long, global = true, value_name = "LEVEL", help_heading = "Global options")]
     pub(crate) level: Option<String>,
-    /// Log to this file, a new one each day of which seven are kept, instead of stderr [env: SEGUE_LOG_FILE]
+    /// Log to this file instead of stderr; each day has its own file, and seven are kept [env: SEGUE_LOG_FILE]
     #[arg(id = "log-file", long, global = true, value_name = "PATH", help_heading = "Global options")]
     pub(crate) file: Option<PathBuf>,
-    /// One line for people, or one JSON object, for each thing that is logged [default: text] [env: SEGUE_LOG_FORMAT]
+    /// Format of each entry of the log: text or json [default: text] [env: SEGUE_LOG_FORMAT]
     #[arg(
         id = "log-format",
         long,
@@ -113,47 +122,47 @@ pub(crate) struct Logs {
     pub(crate) format: Option<LogFormat>,
 }
 
-/// The form of a log.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// One line of text for each entry.
     #[default]
     Text,
-    /// A JSON object a line.
+    /// One JSON object for each entry, on a line of its own.
     Json,
 }
 
-impl Global {
-    /// Returns the form of the output.
-    pub(crate) const fn format(&self) -> Format {
-        if self.json { Format::Json } else { Format::Text }
+impl GlobalArgs {
+    /// Returns the format of the output.
+    pub(crate) const fn format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { OutputFormat::Text }
     }
 
-    /// Returns the screen that the options describe.
+    /// Returns a screen with the colour and the draw mode that the options select.
     pub(crate) fn screen(&self) -> Screen {
-        Screen::new(self.color.style(), self.drawing())
+        Screen::new(self.color.style(), self.draw_mode())
     }
 
-    /// Returns whether rows that were drawn may be drawn over.
-    fn drawing(&self) -> Drawing {
+    /// Returns whether rows that are already on the screen may be redrawn.
+    fn draw_mode(&self) -> DrawMode {
         let is_set = std::env::var_os("SEGUE_PLAIN").is_some_and(|value| !value.is_empty());
-        if self.plain || is_set { Drawing::Plain } else { Drawing::Live }
+        if self.plain || is_set { DrawMode::Plain } else { DrawMode::Live }
     }
 }
 
-/// The form of the output.
+/// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// For people.
+pub(crate) enum OutputFormat {
+    /// Text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
 /// When to use colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorChoice {
-    /// On a terminal that has it.
+    /// Only on a terminal that supports it.
     #[default]
     Auto,
     /// Always.
@@ -163,7 +172,7 @@ pub(crate) enum ColorChoice {
 }
 
 impl ColorChoice {
-    /// Returns the style that was chosen; `None` where it depends on the terminal.
+    /// Returns the selected style, or `None` if it depends on the terminal.
     const fn style(self) -> Option<Style> {
         match self {
             Self::Auto => None,
@@ -173,185 +182,186 @@ impl ColorChoice {
     }
 }
 
-/// What the program is asked to do; each command is described where its arguments are.
+/// The commands. The description of each is on its arguments; `help` puts the commands into groups.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Handoff(Handoff),
+pub(crate) enum CliCommand {
+    /// `segue handoffs stats` is the former name of `segue handoff stats`.
+    #[command(alias = "handoffs")]
+    Handoff(HandoffArgs),
+    /// The former name of `segue handoff export`.
+    #[command(subcommand, hide = true)]
+    Mirror(HandoffExportCommand),
+    Import(ImportArgs),
+    Chat(ChatArgs),
+    Run(RunArgs),
+    Decide(DecideArgs),
     #[command(subcommand)]
-    Handoffs(Handoffs),
+    Threads(ThreadsCommand),
+    History(HistoryArgs),
+    Search(SearchArgs),
+    Recall(RecallCommandArgs),
     #[command(subcommand)]
-    Mirror(Mirror),
-    Import(Import),
-    Chat(Chat),
-    Run(Run),
-    Decide(Decide),
+    Memory(MemoryCommand),
+    Remember(RememberArgs),
     #[command(subcommand)]
-    Threads(Threads),
-    History(History),
-    Search(Search),
-    Recall(Recall),
+    Store(StoreCommand),
+    Context(ContextArgs),
+    Compact(CompactArgs),
+    Uncompact(UncompactArgs),
+    Feedback(FeedbackArgs),
+    Trace(TraceArgs),
+    Serve(ServeArgs),
     #[command(subcommand)]
-    Memory(Memory),
-    Remember(Remember),
+    Keys(ApiKeysCommand),
     #[command(subcommand)]
-    Store(Store),
-    #[command(name = "context")]
-    Window(Window),
-    Compact(Compact),
-    Uncompact(Uncompact),
-    Feedback(Feedback),
-    Trace(Trace),
-    Serve(Serve),
-    #[command(subcommand)]
-    Keys(Keys),
-    #[command(subcommand)]
-    Db(Db),
-    Prune(Prune),
-    /// Show which models can be used, and why others cannot
+    Db(DbCommand),
+    Prune(PruneArgs),
+    /// List the models, and why some cannot be used
     Models,
     #[command(subcommand)]
-    Mcp(Mcp),
+    Mcp(McpCommand),
     #[command(subcommand)]
-    Config(Config),
-    /// Check everything a handoff relies on
+    Config(ConfigCommand),
+    /// Check the home folder, the database, the models and what a handoff needs
     Doctor,
-    Completions(Completions),
-    Man(Man),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
-/// Read sessions of other agents into threads
+/// Import sessions of other agents as threads
 ///
-/// The format is detected. Importing a session again adds only what is new.
+/// The format is detected. If a session was imported before, only its new messages are added.
 #[derive(Debug, Args)]
-pub(crate) struct Import {
-    /// Session files, folders of them, or `-` for standard input
+pub(crate) struct ImportArgs {
+    /// Session files, folders with session files, or `-` for standard input
     #[arg(value_name = "PATH", required_unless_present = "discover")]
     pub(crate) paths: Vec<PathBuf>,
-    /// List the sessions of agents on this machine, and import nothing
+    /// List the sessions of other agents on this machine and import nothing
     #[arg(long, conflicts_with = "paths")]
     pub(crate) discover: bool,
 }
 
 /// Talk with the agent in a thread
 #[derive(Debug, Args)]
-pub(crate) struct Chat {
-    /// Thread to go on in: the beginning of its id, or `last` [default: a new thread]
-    #[arg(short, long, value_name = "THREAD", group = "opened")]
+pub(crate) struct ChatArgs {
+    /// Thread to continue: the beginning of its id, or `last` [default: a new thread]
+    #[arg(short, long, value_name = "THREAD", group = "thread_choice")]
     pub(crate) thread: Option<String>,
-    /// Go on in the newest thread of this folder, or the newest of all
-    #[arg(short = 'c', long = "continue", group = "opened")]
-    pub(crate) go_on: bool,
-    /// Go on in a thread; without its id, choose one
-    #[arg(short, long, value_name = "ID", num_args = 0..=1, group = "opened")]
+    /// Continue the newest thread of this folder, or the newest of all
+    #[arg(short = 'c', long = "continue", group = "thread_choice")]
+    pub(crate) continue_newest: bool,
+    /// Continue a thread; without an id, choose it from a list
+    #[arg(short, long, value_name = "ID", num_args = 0..=1, group = "thread_choice")]
     pub(crate) resume: Option<Option<String>>,
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: ModelArgs,
 }
 
-impl Chat {
+impl ChatArgs {
+    /// Returns whether at least one option is present.
     fn is_set(&self) -> bool {
-        self.thread.is_some() || self.go_on || self.resume.is_some() || self.model.name.is_some()
+        self.thread.is_some() || self.continue_newest || self.resume.is_some() || self.model.name.is_some()
     }
 }
 
-/// Do one turn without a terminal: a prompt in, an answer out
+/// Send one prompt and print the answer, without a terminal
 ///
-/// The answer goes to standard output, everything else to standard error. With `--json`, what happens goes to standard
-/// output instead, one JSON object a line; the last one is the result.
+/// The answer goes to standard output, everything else to standard error. With `--json`, the events of the run go to
+/// standard output instead, one JSON object on each line; the last one is the result.
 #[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// Thread to go on in: the beginning of its id, or `last` [default: a new thread]
-    #[arg(short, long, value_name = "THREAD", group = "opened")]
+pub(crate) struct RunArgs {
+    /// Thread to continue: the beginning of its id, or `last` [default: a new thread]
+    #[arg(short, long, value_name = "THREAD", group = "thread_choice")]
     pub(crate) thread: Option<String>,
-    /// Go on in the newest thread of this folder, or the newest of all
-    #[arg(short = 'c', long = "continue", group = "opened")]
-    pub(crate) go_on: bool,
-    /// Begin a new thread, as is done anyway
-    #[arg(long, group = "opened", hide = true)]
+    /// Continue the newest thread of this folder, or the newest of all
+    #[arg(short = 'c', long = "continue", group = "thread_choice")]
+    pub(crate) continue_newest: bool,
+    /// Start a new thread, which is the default
+    #[arg(long, group = "thread_choice", hide = true)]
     pub(crate) new: bool,
-    /// The prompt (`-` reads standard input); what is piped in besides goes along with it
+    /// The prompt (`-` reads standard input); other piped input is added to it
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
-    pub(crate) limits: Limits,
+    pub(crate) limits: RunLimitArgs,
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: ModelArgs,
 }
 
-/// What a run may use, and who is asked.
+/// The limits of a run, and the decision about tool calls that need approval.
 #[derive(Debug, Args)]
-pub(crate) struct Limits {
-    /// How often the model may be asked
-    #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
+pub(crate) struct RunLimitArgs {
+    /// Most model calls of the run
+    #[arg(long, value_name = "N", value_parser = parse_positive::<u64>)]
     pub(crate) max_turns: Option<u64>,
-    /// How long it may take: seconds, or a number with s, m or h
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Longest time of the run: seconds, or a number with s, m or h
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// What becomes of tool calls that would ask a person: ask (stop and wait), deny or allow
+    /// Tool calls that need approval: ask (stop and wait for `segue decide`), deny or allow
     #[arg(long, value_enum, value_name = "POLICY", default_value_t, hide_possible_values = true)]
-    pub(crate) approve: Approve,
+    pub(crate) approve: ApprovalChoice,
 }
 
-/// What becomes of tool calls that would ask a person.
+/// The decision about tool calls that need a person's approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Approve {
+pub(crate) enum ApprovalChoice {
     /// The run stops and waits for `segue decide`.
     #[default]
     Ask,
-    /// They are refused, and the agent is told.
+    /// The calls are rejected, and the agent gets the rejection as their result.
     Deny,
-    /// They are made.
+    /// The calls are made.
     Allow,
 }
 
-/// Answer what a run stopped to ask, and let it go on
+/// Answer the questions at which a run stopped, and resume it
 ///
-/// Without an answer among the options, each call is shown and asked about.
+/// Without an answer among the options, each tool call is shown and you are asked about it.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Decide {
-    /// The interrupt's id, or the thread (the beginning of its id, or `last`): everything that waits in it
+pub(crate) struct DecideArgs {
+    /// An interrupt's id, or a thread (the beginning of its id, or `last`) for all pending questions in it
     #[arg(value_name = "INTERRUPT|THREAD")]
-    pub(crate) what: String,
+    pub(crate) target: String,
     /// Approve all calls
     #[arg(long, group = "answer")]
     pub(crate) approve: bool,
-    /// Reject all calls, and tell the agent why
+    /// Reject all calls, with an optional message for the agent
     #[arg(long, group = "answer", value_name = "MESSAGE", num_args = 0..=1, default_missing_value = "")]
     pub(crate) reject: Option<String>,
     /// Answer with the decisions in a JSON file (`-` is standard input)
     #[arg(long, value_name = "FILE", group = "answer")]
     pub(crate) decision_file: Option<PathBuf>,
-    /// Move the thread to this folder, and ask again about the calls, to be made here
+    /// Move the thread to this folder and ask again; the calls will be made in this folder
     #[arg(long, group = "answer")]
     pub(crate) here: bool,
-    /// How often the model may be asked
-    #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
+    /// Most model calls of the run
+    #[arg(long, value_name = "N", value_parser = parse_positive::<u64>)]
     pub(crate) max_turns: Option<u64>,
-    /// How long it may take: seconds, or a number with s, m or h
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Longest time of the run: seconds, or a number with s, m or h
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: ModelArgs,
 }
 
-/// Show the MCP servers and their tools, and say which of a project's may be started
+/// List MCP servers and their tools, and allow or refuse those of a project
 #[derive(Debug, Subcommand)]
-pub(crate) enum Mcp {
-    /// List the servers that are written down, without starting them
+pub(crate) enum McpCommand {
+    /// List the configured servers without starting them
     List,
     /// Start the servers and list their tools
     Test {
         /// Only this server
         name: Option<String>,
     },
-    /// Agree to a server of the project's .mcp.json
+    /// Allow a server of the project's .mcp.json to be started
     Allow {
-        /// The server
+        /// The server's name
         name: String,
     },
     /// Refuse a server of the project's .mcp.json
     Refuse {
-        /// The server
+        /// The server's name
         name: String,
     },
 }
@@ -360,41 +370,41 @@ pub(crate) enum Mcp {
 ///
 /// For example: `segue completions bash > ~/.local/share/bash-completion/completions/segue`
 #[derive(Debug, Args)]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Write the manual pages into a folder, or print the main one
+/// Write the manual pages to a folder, or print the main page
 #[derive(Debug, Args)]
-pub(crate) struct Man {
+pub(crate) struct ManArgs {
     /// The folder
     #[arg(value_name = "DIR", conflicts_with = "markdown")]
     pub(crate) folder: Option<PathBuf>,
-    /// Print all commands as one page in Markdown
+    /// Print all commands as one Markdown page
     #[arg(long)]
     pub(crate) markdown: bool,
 }
 
-/// Show what can stand in config.toml
+/// List the keys of config.toml
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
-    /// List every key, with what it takes, its default and its meaning; as a JSON Schema with `--json`
-    Keys(ConfigKeys),
+pub(crate) enum ConfigCommand {
+    /// List every key with its values, its default and its meaning; with `--json` as a JSON Schema
+    Keys(ConfigKeysArgs),
 }
 
-/// How the keys are listed.
+/// The arguments of `segue config keys`.
 #[derive(Debug, Args)]
-pub(crate) struct ConfigKeys {
-    /// As a page in Markdown
+pub(crate) struct ConfigKeysArgs {
+    /// Print the keys as a Markdown page
     #[arg(long)]
     pub(crate) markdown: bool,
 }
 
-/// Which model to use.
+/// The option that selects a model.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Model {
+pub(crate) struct ModelArgs {
     /// Model to use, such as anthropic/claude-sonnet-4-5
     #[arg(long = "model", value_name = "PROVIDER/NAME")]
     pub(crate) name: Option<String>,
@@ -402,11 +412,11 @@ pub(crate) struct Model {
 
 /// List, show and change threads
 #[derive(Debug, Subcommand)]
-pub(crate) enum Threads {
-    /// List threads, most recently active first
+pub(crate) enum ThreadsCommand {
+    /// List threads, the most recently active first
     List {
-        /// The most threads to list
-        #[arg(long, value_name = "N", default_value_t = 50, value_parser = one_or_more::<u32>)]
+        /// Most threads to list
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = parse_positive::<u32>)]
         limit: u32,
     },
     /// Show one thread
@@ -414,16 +424,16 @@ pub(crate) enum Threads {
         /// The beginning of its id, or `last`
         thread: String,
     },
-    /// Show threads under those they came from
+    /// Show threads as a tree, each below the thread it came from
     Tree {
-        /// Only the tree this thread belongs to
+        /// Only the tree of this thread
         thread: Option<String>,
     },
-    /// Give a thread another name
+    /// Rename a thread
     Rename {
         /// The beginning of its id, or `last`
         thread: String,
-        /// The name
+        /// The new name
         #[arg(required = true)]
         name: Vec<String>,
     },
@@ -431,28 +441,28 @@ pub(crate) enum Threads {
     Fork {
         /// The beginning of its id, or `last`
         thread: String,
-        /// Copy up to this event
+        /// Copy only up to this event
         #[arg(long, value_name = "SEQ")]
         until: Option<Seq>,
     },
-    /// Take a thread back: what came after an event is no longer shown
+    /// Rewind a thread: hide everything after an event
     Rewind {
         /// The beginning of its id, or `last`
         thread: String,
-        /// The last event that stays
+        /// The last event to keep
         #[arg(value_name = "SEQ")]
         keep: Seq,
     },
-    /// Ask the run that is active in a thread to stop, whichever process it is in
+    /// Stop the active run of a thread, in whichever process it is
     Stop {
         /// The beginning of its id, or `last`
         thread: String,
     },
-    /// Delete a thread and everything that belongs to it
+    /// Delete a thread and all its data
     Delete {
         /// The beginning of its id, or `last`
         thread: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
@@ -460,16 +470,16 @@ pub(crate) enum Threads {
     Export {
         /// The beginning of its id, or `last`
         thread: String,
-        /// The form of the transcript: md or json
+        /// Format of the transcript: md or json
         #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
         format: ExportFormat,
-        /// The file to write [default: standard output]
+        /// File to write [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
 }
 
-/// The form of an exported transcript.
+/// The format of an exported transcript.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// Markdown.
@@ -479,26 +489,32 @@ pub(crate) enum ExportFormat {
     Json,
 }
 
-/// Reads a number that is not 0.
-fn one_or_more<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+/// Parses a whole number that is at least 1.
+///
+/// # Errors
+/// Fails if the text is not a number, or is 0 or too large for `N`; the error says what to write instead.
+fn parse_positive<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
     let number = text.parse().ok().filter(|number: &u64| *number > 0);
     number
         .and_then(|number| N::try_from(number).ok())
-        .ok_or_else(|| format!("`{text}` is no such number; write 1 or more"))
+        .ok_or_else(|| format!("`{text}` is not a valid number; write 1 or more"))
 }
 
-/// Reads a time: a number of seconds, or a number with its unit.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write 90, 90s, 5m or 1h");
+/// Parses a duration: a number of seconds, or a number with the unit s, m or h.
+///
+/// # Errors
+/// Fails if the text is not a duration, or is 0 or too large; the error says what to write instead.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("`{text}` is not a valid duration; write 90, 90s, 5m or 1h");
     let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
     let seconds = match unit {
         "" | "s" => 1,
         "m" => 60,
         "h" => 3_600,
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or_else(wrong)?;
+    let number: u64 = number.parse().map_err(|_| invalid())?;
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or_else(invalid)?;
     Ok(Duration::from_secs(seconds))
 }
 
@@ -507,30 +523,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_seconds_or_a_number_with_its_unit() {
+    fn a_duration_is_a_number_of_seconds_or_a_number_with_its_unit() {
         let check = |text: &str, seconds: Option<u64>| {
-            assert_eq!(duration(text).ok(), seconds.map(Duration::from_secs), "{text}");
+            assert_eq!(parse_duration(text).ok(), seconds.map(Duration::from_secs), "{text}");
         };
         check("90", Some(90));
         check("90s", Some(90));
         check("5m", Some(300));
         check("1h", Some(3_600));
-        for wrong in ["", "0", "m", "5d", "-1", "1.5", "99999999999999999999"] {
-            check(wrong, None);
+        for invalid in ["", "0", "m", "5d", "-1", "1.5", "99999999999999999999"] {
+            check(invalid, None);
         }
     }
 
     #[test]
-    fn a_number_of_things_is_1_or_more_and_a_mistake_says_so() {
-        assert_eq!((one_or_more::<u64>("1"), one_or_more::<u32>("20")), (Ok(1), Ok(20)));
-        for wrong in ["0", "-1", "x", "", "99999999999999999999"] {
-            assert!(one_or_more::<u64>(wrong).unwrap_err().ends_with("write 1 or more"), "{wrong}");
+    fn a_count_is_1_or_more_and_the_error_says_so() {
+        assert_eq!((parse_positive::<u64>("1"), parse_positive::<u32>("20")), (Ok(1), Ok(20)));
+        for invalid in ["0", "-1", "x", "", "99999999999999999999"] {
+            assert!(parse_positive::<u64>(invalid).unwrap_err().ends_with("write 1 or more"), "{invalid}");
         }
-        assert!(one_or_more::<u32>("5000000000").is_err());
+        assert!(parse_positive::<u32>("5000000000").is_err());
     }
 
     #[test]
     fn the_arguments_are_consistent() {
-        Cli::command().debug_assert();
+        CliArgs::command().debug_assert();
     }
 }

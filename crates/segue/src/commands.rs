@@ -1,4 +1,5 @@
-//! The commands: each asks the agent for what its arguments name, and shows the answer.
+//! The commands. Each calls the agent's services with its arguments and shows the result. Decisions and storage are the
+//! `agent` crate's.
 
 pub(crate) mod approval;
 pub(crate) mod chat;
@@ -11,121 +12,134 @@ pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod setup;
 pub(crate) mod threads;
-pub(crate) mod work;
+pub(crate) mod agent_work;
 
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Agent, Database, Home, Policy, RunLimits, Settings};
+use agent::{Agent, DatabaseAddress, HomeFolder, ApprovalPolicy, RunLimitOverrides, AgentSettings};
 use protocol::ThreadId;
 use serde::Serialize;
-use terminal::{Screen, one_line, wrap};
+use terminal::{Screen, sanitize_line, wrap};
 
-use crate::cli::{self, Approve, Cli, Command, Format, Global};
-use crate::exit::{Code, Failure, Outcome, chain};
+use crate::cli::{self, ApprovalChoice, CliArgs, CliCommand, OutputFormat, GlobalArgs};
+use crate::exit::{ExitReason, CliFailure, CommandResult, error_chain};
 use crate::logs;
-use crate::watching::Watching;
+use crate::observers::RunObservers;
 
-/// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
-const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
-/// The beginning of an id that stays unique: all of its time, and what tells ids of the same millisecond apart.
-pub(crate) const LASTING_ID: usize = 18;
+/// The lengths to which an id is shortened, in characters. Each ends before a hyphen, so that a double click selects the id.
+const SHORT_ID_LENGTHS: [usize; 4] = [8, 13, 18, 23];
+/// The length of an id prefix that stays unique when more ids are created, in characters: it contains the whole timestamp and
+/// the bits that distinguish ids of the same millisecond.
+pub(crate) const DURABLE_ID_CHARS: usize = 18;
 
-/// What a server logs, unless somebody says otherwise: a client that is told no more than that something failed needs
-/// somebody who can look.
-const SERVER_LOG: &str = "warn";
+/// The default log level of a server. An HTTP client only learns that a request failed, so the reason must be in the log.
+const SERVER_LOG_LEVEL: &str = "warn";
 
-/// The variable that says where the journal is; the option goes before it.
+/// The environment variable with the database's URL. The option `--database-url` has precedence.
 const DATABASE_VARIABLE: &str = "SEGUE_DATABASE_URL";
 
-/// What to do where no model is configured.
+/// The hint when no model is configured.
 pub(crate) const NO_MODEL_HINT: &str =
     "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; `segue models` shows what is missing";
 
-/// What every command works with.
-pub(crate) struct Context {
+/// The reason of a failure when a command would have to ask a person, and there is no terminal.
+pub(crate) const NO_TERMINAL: &str = "there is no terminal to ask on";
+
+/// The context of a command: the opened agent, and where the output goes.
+pub(crate) struct CommandContext {
     pub(crate) agent: Agent,
-    /// The model it was opened with, if one was named.
+    /// The model of the arguments, if they name one.
     pub(crate) model: Option<String>,
-    /// Where answers are shown.
+    /// The screen for text output.
     pub(crate) screen: Screen,
-    pub(crate) format: Format,
-    /// Who is told of what it does.
-    pub(crate) watching: Arc<Watching>,
+    pub(crate) format: OutputFormat,
+    /// The trace export and the user hooks that observe the agent.
+    pub(crate) observers: Arc<RunObservers>,
 }
 
-/// How commands get what they work with.
-struct Opening<'o> {
-    global: &'o Global,
-    /// Who watches what they do, for who ends the program.
-    watching: &'o Arc<Watching>,
+/// Opens the context of a command.
+struct ContextOpener<'o> {
+    global: &'o GlobalArgs,
+    /// The observers to start. The program waits for them at its end.
+    observers: &'o Arc<RunObservers>,
 }
 
-impl Opening<'_> {
-    /// Opens the agent that the options name.
-    async fn context(&self, asked: Asked) -> Result<Context, Failure> {
-        let settings = settings(self.global, asked)?;
+impl ContextOpener<'_> {
+    /// Opens the agent that the options select, and starts its observers.
+    ///
+    /// # Errors
+    /// Fails if the options are invalid or the agent's database or configuration cannot be opened.
+    async fn open_context(&self, options: AgentOptions) -> Result<CommandContext, CliFailure> {
+        let settings = agent_settings(self.global, options)?;
         let model = settings.model.clone();
-        let context = self.of(Agent::open(settings).await?, model);
-        self.watch(&context);
+        let context = self.build_context(Agent::open(settings).await?, model);
+        self.start_observers(&context);
         Ok(context)
     }
 
-    /// Opens what a server needs, which may be one of several on one database.
-    async fn to_serve(&self, asked: Asked) -> Result<Context, Failure> {
-        let settings = settings(self.global, asked)?;
+    /// Opens the agent for a server, which can be one of several servers on the same database, and starts its observers.
+    ///
+    /// # Errors
+    /// Fails like [`Self::open_context`].
+    async fn open_server_context(&self, options: AgentOptions) -> Result<CommandContext, CliFailure> {
+        let settings = agent_settings(self.global, options)?;
         let model = settings.model.clone();
         let agent = Agent::open_to_serve(settings).await?;
-        self.watching.begin_to_serve(&agent);
-        Ok(self.of(agent, model))
+        self.observers.start_for_server(&agent);
+        Ok(self.build_context(agent, model))
     }
 
-    fn of(&self, agent: Agent, model: Option<String>) -> Context {
-        let screen = self.global.screen();
-        let watching = Arc::clone(self.watching);
-        Context { agent, model, screen, format: self.global.format(), watching }
+    fn build_context(&self, agent: Agent, model: Option<String>) -> CommandContext {
+        let (screen, format) = (self.global.screen(), self.global.format());
+        CommandContext { agent, model, screen, format, observers: Arc::clone(self.observers) }
     }
 
-    /// Has what the command does sent as traces, if they are sent anywhere, and hooks told of it.
-    fn watch(&self, context: &Context) {
-        if let Err(error) = self.watching.begin(&context.agent) {
-            // Nobody's work fails because it cannot be watched.
+    /// Starts the trace export and the user hooks, if any are configured. If the export cannot start, a warning is printed and
+    /// the command continues: observers must not make work fail.
+    fn start_observers(&self, context: &CommandContext) {
+        if let Err(error) = self.observers.start(&context.agent) {
             let hint = error.hint().unwrap_or_default();
-            let told = format!("nothing is traced: failed to {}\n  hint: {hint}", chain(&error));
-            context.screen.note(context.screen.style.warn(told));
+            let warning = format!("no traces are exported: failed to {}\n  hint: {hint}", error_chain(&error));
+            context.screen.print_to_stderr(context.screen.style.warn(warning));
         }
     }
 }
 
-impl Context {
-    /// Writes one JSON object to stdout.
-    pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+impl CommandContext {
+    /// Writes a value to stdout as one line of JSON.
+    ///
+    /// # Errors
+    /// Fails with [`CliFailure::OutputClosed`] if the reader has closed the output.
+    pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), CliFailure> {
         let mut stdout = io::stdout().lock();
         serde_json::to_writer(&mut stdout, value)?;
         stdout.write_all(b"\n")?;
         Ok(())
     }
 
-    /// Tells a person something that fails nothing; a program finds it in the JSON it gets.
-    pub(crate) fn notice(&self, text: &str) {
-        if self.format == Format::Text {
-            self.screen.note(self.screen.style.warn(wrap(&one_line(text), self.screen.columns, "", "")));
+    /// Prints a warning for people to stderr. With JSON output, nothing is printed: the report contains the same information.
+    pub(crate) fn print_notice(&self, text: &str) {
+        if self.format == OutputFormat::Text {
+            self.screen.print_to_stderr(self.screen.style.warn(wrap(&sanitize_line(text), self.screen.columns, "", "")));
         }
     }
 
-    /// Returns a beginning of the id that a person may come back with later, when there are more threads.
-    pub(crate) async fn id_to_keep(&self, thread_id: ThreadId) -> String {
+    /// Returns a prefix of the id that still identifies the thread when more threads exist, for commands that a person runs
+    /// later. Falls back to the whole id.
+    pub(crate) async fn durable_id(&self, thread_id: ThreadId) -> String {
         let full = thread_id.to_string();
-        let lasting = &full[..LASTING_ID];
-        if self.agent.threads().find(lasting).await.is_ok() { lasting.to_owned() } else { full }
+        let prefix = &full[..DURABLE_ID_CHARS];
+        if self.agent.threads().find(prefix).await.is_ok() { prefix.to_owned() } else { full }
     }
 
-    /// Returns the shortest beginning of the id that names this thread and no other.
+    /// Returns the shortest prefix of the id that identifies the thread at present, of the lengths in [`SHORT_ID_LENGTHS`].
+    /// Each length costs a query.
     pub(crate) async fn short_id(&self, thread_id: ThreadId) -> String {
         let full = thread_id.to_string();
-        for length in SHORT_IDS {
+        for length in SHORT_ID_LENGTHS {
             if self.agent.threads().find(&full[..length]).await.is_ok() {
                 return full[..length].to_owned();
             }
@@ -134,155 +148,179 @@ impl Context {
     }
 }
 
-/// Performs the command.
-pub(crate) fn start(cli: Cli) -> Outcome {
-    let is_server = matches!(cli.command, Some(Command::Serve(_)));
-    logs::begin(&cli.global.logs, is_server.then_some(SERVER_LOG))?;
+/// Performs the command on a new Tokio runtime, then waits for its observers.
+///
+/// # Errors
+/// Fails if the log cannot be set up, or with the failure of the command.
+pub(crate) fn run_command(cli: CliArgs) -> CommandResult {
+    let is_server = matches!(cli.command, Some(CliCommand::Serve(_)));
+    logs::init_logging(&cli.global.logs, is_server.then_some(SERVER_LOG_LEVEL))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if !is_server {
-        // A chat waits for keys on this thread; what goes on meanwhile has one of its own.
+        // The chat blocks this thread while it waits for keys. One worker is enough for everything else.
         runtime.worker_threads(1);
     }
     let runtime = runtime.enable_all().build()?;
-    let watching = Arc::new(Watching::default());
+    let observers = Arc::new(RunObservers::default());
     let screen = cli.global.screen();
-    let outcome = runtime.block_on(perform(cli, &watching));
-    runtime.block_on(watching.finish(&screen));
+    let outcome = runtime.block_on(dispatch_command(cli, &observers));
+    runtime.block_on(observers.finish(&screen));
     if !is_server {
-        // A server has told of it in its log.
-        watching.tell(&screen);
+        // A server logs missed hooks instead.
+        observers.report_missed_hooks(&screen);
     }
-    // Work that was given up must not keep the program from ending.
+    // Abandoned tasks must not keep the program from ending.
     runtime.shutdown_background();
     outcome
 }
 
-async fn perform(cli: Cli, watching: &Arc<Watching>) -> Outcome {
+/// Opens the context that the command needs, and performs the command in it.
+async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> CommandResult {
     let global = cli.global;
-    let opening = Opening { global: &global, watching };
-    let open = async |asked: Asked| opening.context(asked).await;
+    let opener = ContextOpener { global: &global, observers };
+    let open = async |options: AgentOptions| opener.open_context(options).await;
     match cli.command {
-        None => talk(&opening, cli.chat).await,
-        Some(Command::Chat(args)) => talk(&opening, args).await,
-        Some(Command::Handoff(args)) => handoff::run(&open(Asked::model(&args.model)).await?, args).await,
-        Some(Command::Handoffs(args)) => handoff::stats::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Mirror(args)) => handoff::mirror::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Import(args)) => import::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Run(args)) => {
-            let asked = Asked { limits: limits(&args.limits), ..Asked::model(&args.model) };
-            let asked = Asked { approve: policy(args.limits.approve), folder: Folder::Needed, ..asked };
-            run::run(&open(asked).await?, args).await
+        None => run_chat(&opener, cli.chat).await,
+        Some(CliCommand::Chat(args)) => run_chat(&opener, args).await,
+        Some(CliCommand::Handoff(args)) => {
+            handoff::run(&open(AgentOptions::with_model(&args.model)).await?, args).await
         }
-        Some(Command::Decide(args)) => {
-            let limits = run_limits(args.max_turns, args.timeout);
-            let folder = if args.here { Folder::Needed } else { Folder::Optional };
-            let asked = Asked { limits, folder, ..Asked::model(&args.model) };
-            run::decide::run(&open(asked).await?, args).await
+        Some(CliCommand::Mirror(command)) => {
+            handoff::export::run(&open(AgentOptions::default()).await?, command).await
         }
-        Some(Command::Threads(args)) => threads::run(&open(Asked::default()).await?, args).await,
-        Some(Command::History(args)) => history::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Search(args)) => history::search::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Recall(args)) => history::recall::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Memory(args)) => memory::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Remember(args)) => memory::notes::remember(&open(Asked::default()).await?, args).await,
-        Some(Command::Store(args)) => memory::store::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Window(args)) => {
-            compact::window(&open(Asked::model(&args.model)).await?, &args.thread).await
+        Some(CliCommand::Import(args)) => import::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Run(args)) => {
+            let options = AgentOptions {
+                limits: limits_from_args(&args.limits),
+                approve: approval_policy(args.limits.approve),
+                folder: FolderRequirement::Required,
+                ..AgentOptions::with_model(&args.model)
+            };
+            run::run(&open(options).await?, args).await
         }
-        Some(Command::Compact(args)) => compact::run(&open(Asked::model(&args.model)).await?, args).await,
-        Some(Command::Uncompact(args)) => compact::undo(&open(Asked::default()).await?, &args.thread).await,
-        Some(Command::Feedback(args)) => run::feedback::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Trace(args)) => run::trace::run(&open(Asked::default()).await?, &args).await,
-        Some(Command::Serve(args)) => {
-            let asked = Asked { folder: Folder::Needed, ..Asked::model(&args.model) };
-            setup::serve::run(opening.to_serve(asked).await?, args).await
+        Some(CliCommand::Decide(args)) => {
+            let limits = build_run_limits(args.max_turns, args.timeout);
+            let folder = if args.here { FolderRequirement::Required } else { FolderRequirement::Optional };
+            let options = AgentOptions { limits, folder, ..AgentOptions::with_model(&args.model) };
+            run::decide::run(&open(options).await?, args).await
         }
-        Some(Command::Keys(args)) => setup::keys::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Db(args)) => setup::database::run(&global, args).await,
-        Some(Command::Prune(args)) => threads::prune::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Models) => setup::models::run(&open(Asked::default()).await?),
-        Some(Command::Mcp(args)) => {
-            let asked = Asked { folder: Folder::Needed, ..Asked::default() };
-            setup::mcp::run(&open(asked).await?, args).await
+        Some(CliCommand::Threads(args)) => threads::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::History(args)) => history::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Search(args)) => history::search::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Recall(args)) => history::recall::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Memory(args)) => memory::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Remember(args)) => memory::agent_md::run_remember(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Store(args)) => memory::store::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Context(args)) => {
+            compact::run_context(&open(AgentOptions::with_model(&args.model)).await?, &args.thread).await
         }
-        Some(Command::Config(cli::Config::Keys(args))) => setup::config::keys(&global, &args),
-        Some(Command::Doctor) => setup::doctor::run(&global).await,
-        Some(Command::Completions(args)) => setup::generate::completions(&args),
-        Some(Command::Man(args)) => setup::generate::man(&args),
+        Some(CliCommand::Compact(args)) => compact::run(&open(AgentOptions::with_model(&args.model)).await?, args).await,
+        Some(CliCommand::Uncompact(args)) => compact::run_uncompact(&open(AgentOptions::default()).await?, &args.thread).await,
+        Some(CliCommand::Feedback(args)) => run::feedback::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Trace(args)) => run::trace::run(&open(AgentOptions::default()).await?, &args).await,
+        Some(CliCommand::Serve(args)) => {
+            setup::serve::run(opener.open_server_context(AgentOptions::in_folder(&args.model)).await?, args).await
+        }
+        Some(CliCommand::Keys(args)) => setup::keys::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Db(args)) => setup::database::run(&global, args).await,
+        Some(CliCommand::Prune(args)) => threads::prune::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Models) => setup::models::run(&open(AgentOptions::default()).await?),
+        Some(CliCommand::Mcp(args)) => {
+            let options = AgentOptions { folder: FolderRequirement::Required, ..AgentOptions::default() };
+            setup::mcp::run(&open(options).await?, args).await
+        }
+        Some(CliCommand::Config(cli::ConfigCommand::Keys(args))) => setup::config::print_config_keys(&global, &args),
+        Some(CliCommand::Doctor) => setup::doctor::run(&global).await,
+        Some(CliCommand::Completions(args)) => setup::generate::print_completions(&args),
+        Some(CliCommand::Man(args)) => setup::generate::write_man_pages(&args),
     }
 }
 
-async fn talk(opening: &Opening<'_>, args: crate::cli::Chat) -> Outcome {
-    let asked = Asked { folder: Folder::Needed, ..Asked::model(&args.model) };
-    chat::run(opening.context(asked).await?, args).await
+/// Opens the context of a chat and starts it.
+async fn run_chat(opener: &ContextOpener<'_>, args: crate::cli::ChatArgs) -> CommandResult {
+    chat::run(opener.open_context(AgentOptions::in_folder(&args.model)).await?, args).await
 }
 
-/// What the arguments ask of the agent.
+/// The settings of the agent that come from the arguments of a command.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct AgentOptions {
     model: Option<String>,
-    limits: RunLimits,
-    approve: Policy,
-    folder: Folder,
+    limits: RunLimitOverrides,
+    approve: ApprovalPolicy,
+    folder: FolderRequirement,
 }
 
-/// Whether a command needs the current folder.
+/// Whether a command works in the current folder.
 #[derive(Debug, Clone, Copy, Default)]
-enum Folder {
+enum FolderRequirement {
+    /// The command works even if the current folder was deleted.
     #[default]
     Optional,
-    Needed,
+    /// The command fails if the current folder cannot be determined.
+    Required,
 }
 
-impl Asked {
-    fn model(model: &crate::cli::Model) -> Self {
+impl AgentOptions {
+    fn with_model(model: &crate::cli::ModelArgs) -> Self {
         Self { model: model.name.clone(), ..Self::default() }
     }
-}
 
-fn limits(limits: &crate::cli::Limits) -> RunLimits {
-    run_limits(limits.max_turns, limits.timeout)
-}
-
-fn run_limits(model_calls_max: Option<u64>, timeout: Option<Duration>) -> RunLimits {
-    RunLimits { model_calls_max, seconds_max: timeout.map(|time| time.as_secs()) }
-}
-
-const fn policy(approve: Approve) -> Policy {
-    match approve {
-        Approve::Ask => Policy::Ask,
-        Approve::Deny => Policy::Deny,
-        Approve::Allow => Policy::Allow,
+    /// Returns the options of a command whose agent works in the current folder.
+    fn in_folder(model: &crate::cli::ModelArgs) -> Self {
+        Self { folder: FolderRequirement::Required, ..Self::with_model(model) }
     }
 }
 
-/// Returns what the agent is opened with.
-fn settings(global: &Global, asked: Asked) -> Result<Settings, Failure> {
+fn limits_from_args(limits: &crate::cli::RunLimitArgs) -> RunLimitOverrides {
+    build_run_limits(limits.max_turns, limits.timeout)
+}
+
+/// Returns the limits of a run. `None` keeps the limit of the configuration.
+fn build_run_limits(model_calls_max: Option<u64>, timeout: Option<Duration>) -> RunLimitOverrides {
+    RunLimitOverrides { model_calls_max, seconds_max: timeout.map(|time| time.as_secs()) }
+}
+
+const fn approval_policy(approve: ApprovalChoice) -> ApprovalPolicy {
+    match approve {
+        ApprovalChoice::Ask => ApprovalPolicy::Ask,
+        ApprovalChoice::Deny => ApprovalPolicy::Deny,
+        ApprovalChoice::Allow => ApprovalPolicy::Allow,
+    }
+}
+
+/// Returns the settings of the agent: arguments have precedence over environment variables.
+///
+/// # Errors
+/// Fails if the current folder is required and cannot be determined, or if the home folder or the database is invalid.
+fn agent_settings(global: &GlobalArgs, options: AgentOptions) -> Result<AgentSettings, CliFailure> {
     let home = global.home.clone().or_else(|| std::env::var_os("SEGUE_HOME"));
-    let workspace = match (std::env::current_dir(), asked.folder) {
+    let workspace = match (std::env::current_dir(), options.folder) {
         (Ok(folder), _) => folder,
-        // The name that the folder had: nothing can be made in it.
-        (Err(_), Folder::Optional) => std::env::var_os("PWD").unwrap_or_default().into(),
-        (Err(error), Folder::Needed) => {
-            return Err(Failure::new(Code::User, format!("use the current folder: {error}"))
+        // The shell's name of the deleted folder. No file can be created there, but threads of the folder are still found.
+        (Err(_), FolderRequirement::Optional) => std::env::var_os("PWD").unwrap_or_default().into(),
+        (Err(error), FolderRequirement::Required) => {
+            return Err(CliFailure::new(ExitReason::User, format!("use the current folder: {error}"))
                 .with_hint("change to a folder that exists"));
         }
     };
-    Ok(Settings {
-        home: Home::locate(home.as_deref())?,
-        database: database(global)?,
+    Ok(AgentSettings {
+        home: HomeFolder::locate(home.as_deref())?,
+        database: database_override(global)?,
         workspace,
         assistant_id: global.assistant.clone(),
-        model: asked.model,
-        approve: asked.approve,
-        limits: asked.limits,
-        read_request: http::read_request,
+        model: options.model,
+        approval_policy: options.approve,
+        limits: options.limits,
+        request_reader: http::read_request,
     })
 }
 
-/// Returns the database that the arguments name, or else the environment.
-fn database(global: &Global) -> Result<Option<Database>, Failure> {
-    let named = global.database_url.clone().or_else(|| std::env::var(DATABASE_VARIABLE).ok());
-    let named = named.filter(|url| !url.trim().is_empty());
-    Ok(named.as_deref().map(Database::from_str).transpose()?)
+/// Returns the database of the arguments, else that of the environment; `None` leaves the choice to the configuration.
+///
+/// # Errors
+/// Fails if the URL is invalid.
+fn database_override(global: &GlobalArgs) -> Result<Option<DatabaseAddress>, CliFailure> {
+    let url = global.database_url.clone().or_else(|| std::env::var(DATABASE_VARIABLE).ok());
+    let url = url.filter(|url| !url.trim().is_empty());
+    Ok(url.as_deref().map(DatabaseAddress::from_str).transpose()?)
 }

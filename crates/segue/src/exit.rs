@@ -1,64 +1,66 @@
-//! How a command ends: exit codes, and the one line with its hint that tells a person what failed. It mends nothing.
+//! Exit codes, and the report of a failure: one line that says what failed, and a hint what to do. This file recovers from
+//! nothing.
 
 use std::error::Error as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use agent::{Class, RunEnd};
+use agent::{ErrorClass, RunEnd};
 use protocol::{FailureKind, RunStatus};
 use serde_json::json;
-use terminal::{columns, one_line, wrap};
+use terminal::{detect_columns, sanitize_line, wrap};
 
-use crate::cli::Format;
+use crate::cli::OutputFormat;
 
-/// What the exit codes mean; shown by `segue --help`.
+/// The meaning of the exit codes; shown by `segue --help`. At most 80 columns, because clap would break longer lines.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
-  0    done
-  1    failed: a model, a setting, the data, another client, or segue itself; `code` in the JSON error says which
-  2    the request names something that is not there, or cannot be read as asked
-  3    something waits for a decision
-  124  the time was up
+  0    success
+  1    failure of a model, a setting, the data, another client or segue itself;
+       `code` in the JSON error says which
+  2    invalid arguments, or something they name does not exist
+  3    a decision is pending
+  124  timeout
   130  stopped by Ctrl-C, SIGTERM or SIGHUP";
 
-/// What a person is told when another process has a run on the thread.
-const BUSY: &str = "change this thread: it is being worked on in another terminal";
+/// The failure when another process has an active run on the thread.
+const BUSY_MESSAGE: &str = "change this thread: another process has an active run in it";
 
-/// What to do about a session file that cannot be read.
-const CHECK_FILE: &str = "check the file; `segue import --discover` lists the sessions of this machine";
+/// The hint for a session file that cannot be read.
+const CHECK_FILE_HINT: &str = "check the file; `segue import --discover` lists the sessions of this machine";
 
-/// Why the program ends.
+/// The reason why the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Code {
-    Done,
-    /// Segue is at fault.
+pub(crate) enum ExitReason {
+    Success,
+    /// A bug in Segue.
     Internal,
-    /// The person asked for something that is not there or not possible.
+    /// The request is invalid, or names something that does not exist.
     User,
-    /// A setting is wrong.
+    /// A setting is invalid.
     Config,
-    /// A model could not be used.
+    /// A model cannot be used.
     Model,
-    /// The data cannot be read or written.
+    /// Data cannot be read or written.
     Store,
-    /// Another client was first.
+    /// Another client has changed or decided the same thing first.
     Conflict,
-    /// Another process has a run on the thread: nothing was done.
+    /// Another process has an active run on the thread; nothing was done.
     Busy,
-    /// A run reached a limit other than its time.
+    /// A run reached a limit other than its timeout.
     Limit,
-    /// Something waits for a decision.
+    /// A decision is pending.
     Undecided,
-    /// The time of a run was up.
+    /// A run reached its timeout.
     Timeout,
-    /// A person stopped it.
+    /// A person or a signal stopped the program.
     Cancelled,
 }
 
-impl Code {
-    /// Returns the number the process ends with.
-    pub(crate) const fn number(self) -> u8 {
+impl ExitReason {
+    /// Returns the exit code of the process.
+    pub(crate) const fn exit_code(self) -> u8 {
         match self {
-            Self::Done => 0,
+            Self::Success => 0,
             Self::Internal
             | Self::Config
             | Self::Model
@@ -73,10 +75,10 @@ impl Code {
         }
     }
 
-    /// Returns the name that JSON errors give it.
+    /// Returns the value of `code` in JSON errors.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Done => "done",
+            Self::Success => "done",
             Self::Internal => "internal",
             Self::User => "usage",
             Self::Config => "config",
@@ -91,176 +93,211 @@ impl Code {
     }
 }
 
-impl From<Class> for Code {
-    fn from(class: Class) -> Self {
+impl From<ErrorClass> for ExitReason {
+    fn from(class: ErrorClass) -> Self {
         match class {
-            Class::User => Self::User,
-            Class::Conflict => Self::Conflict,
-            Class::Stopped => Self::Cancelled,
-            Class::Config => Self::Config,
-            Class::Model => Self::Model,
-            Class::Store => Self::Store,
-            Class::Internal => Self::Internal,
+            ErrorClass::User => Self::User,
+            ErrorClass::Conflict => Self::Conflict,
+            ErrorClass::Stopped => Self::Cancelled,
+            ErrorClass::Config => Self::Config,
+            ErrorClass::Model => Self::Model,
+            ErrorClass::Store => Self::Store,
+            ErrorClass::Internal => Self::Internal,
         }
     }
 }
 
-/// A command that did not do what it was asked.
+/// The failure of a command.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// Something failed, and a person is told.
-    Told(Told),
-    /// Whoever read the output went away; nobody is left to tell.
+pub(crate) enum CliFailure {
+    /// A failure that is reported on stderr.
+    Reported(FailureMessage),
+    /// The reader has closed the output, as `head` does. Nothing is reported, and the program ends successfully.
     OutputClosed,
 }
 
-/// What a person is told.
+/// The report of a failure.
 #[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) code: Code,
-    /// A fragment that reads after "failed to ".
-    pub(crate) what: String,
-    /// What to do about it.
+pub(crate) struct FailureMessage {
+    pub(crate) code: ExitReason,
+    /// A fragment that reads after "failed to ", or a whole sentence, as `lead` says.
+    pub(crate) problem: String,
+    pub(crate) lead: FailureLead,
+    /// What the person can do about the failure.
     pub(crate) hint: Option<String>,
 }
 
-/// How a command ended.
-pub(crate) type Outcome = Result<Code, Failure>;
+/// The beginning of the message of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureLead {
+    /// "failed to ", for a problem that is a fragment.
+    FailedTo,
+    /// Nothing, for a problem that is a sentence.
+    Sentence,
+}
 
-impl Failure {
-    /// Returns a failure without a hint.
-    pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
-        Self::Told(Told { code, what: what.into(), hint: None })
+impl FailureMessage {
+    /// Returns the whole message as one line without control characters.
+    pub(crate) fn message(&self) -> String {
+        let problem = sanitize_line(&flatten_message(&self.problem));
+        match self.lead {
+            FailureLead::FailedTo => format!("failed to {problem}"),
+            FailureLead::Sentence => problem,
+        }
+    }
+}
+
+/// The result of a command: the reason for the exit code, or a failure.
+pub(crate) type CommandResult = Result<ExitReason, CliFailure>;
+
+impl CliFailure {
+    /// Returns a failure without a hint. `problem` reads after "failed to ".
+    pub(crate) fn new(code: ExitReason, problem: impl Into<String>) -> Self {
+        Self::reported(code, problem.into(), None)
     }
 
-    /// Sets what to do about it.
+    /// Returns a failure of the user whose message is a whole sentence.
+    pub(crate) fn usage_sentence(sentence: impl Into<String>) -> Self {
+        let (code, lead) = (ExitReason::User, FailureLead::Sentence);
+        Self::Reported(FailureMessage { code, problem: sentence.into(), lead, hint: None })
+    }
+
+    /// Returns a failure with an optional hint. `problem` reads after "failed to ".
+    fn reported(code: ExitReason, problem: String, hint: Option<String>) -> Self {
+        Self::Reported(FailureMessage { code, problem, lead: FailureLead::FailedTo, hint })
+    }
+
+    /// Sets the hint, replacing an earlier one.
     #[must_use]
-    pub(crate) fn with_hint(self, text: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         match self {
-            Self::Told(told) => Self::Told(Told { hint: Some(text.into()), ..told }),
+            Self::Reported(failure) => Self::Reported(FailureMessage { hint: Some(hint.into()), ..failure }),
             Self::OutputClosed => Self::OutputClosed,
         }
     }
 
-    /// Returns the failure with `more` behind its hint.
-    pub(crate) fn with_more_hint(self, more: &str) -> Self {
+    /// Appends a text to the hint.
+    pub(crate) fn with_extra_hint(self, extra: &str) -> Self {
         match self {
-            Self::Told(told) => {
-                let hint = told.hint.map_or_else(|| more.to_owned(), |hint| format!("{hint}; {more}"));
-                Self::Told(Told { hint: Some(hint), ..told })
+            Self::Reported(failure) => {
+                let hint = failure.hint.map_or_else(|| extra.to_owned(), |hint| format!("{hint}; {extra}"));
+                Self::Reported(FailureMessage { hint: Some(hint), ..failure })
             }
             Self::OutputClosed => Self::OutputClosed,
         }
     }
 
-    /// Returns whether nothing was done because another process works on the thread.
+    /// Returns whether nothing was done because another process has an active run on the thread.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self, Self::Told(told) if told.code == Code::Busy)
+        matches!(self, Self::Reported(failure) if failure.code == ExitReason::Busy)
     }
 
-    /// Returns whether another client was first, or is.
+    /// Returns whether another client was first, or has an active run on the thread.
     pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Told(told) if matches!(told.code, Code::Conflict | Code::Busy))
+        matches!(self, Self::Reported(failure) if matches!(failure.code, ExitReason::Conflict | ExitReason::Busy))
     }
 
-    /// Returns the failure of a command that a person stopped.
-    pub(crate) fn cancelled(what: &str) -> Self {
-        Self::new(Code::Cancelled, format!("{what}: it was stopped"))
+    /// Returns the failure of a command that a person stopped. `action` reads after "failed to ".
+    pub(crate) fn cancelled(action: &str) -> Self {
+        Self::new(ExitReason::Cancelled, format!("{action}: it was stopped"))
     }
 }
 
-impl From<agent::Error> for Failure {
+impl From<agent::Error> for CliFailure {
     fn from(error: agent::Error) -> Self {
         if error.is_busy() {
-            return Self::new(Code::Busy, BUSY)
-                .with_hint("wait until it is done, or stop it there; then try again");
+            return Self::new(ExitReason::Busy, BUSY_MESSAGE)
+                .with_hint("wait until the run ends, or stop it with `segue threads stop`; then try again");
         }
-        let code = Code::from(error.class());
-        let (what, hint) = match &error {
+        let code = ExitReason::from(error.class());
+        let (problem, hint) = match &error {
             agent::Error::Thread(agent::ThreadError::Transcript(file)) => match file.hint() {
                 Some(hint) => (file.problem(), Some(hint)),
-                None => (chain(&error), Some(CHECK_FILE.to_owned())),
+                None => (error_chain(&error), Some(CHECK_FILE_HINT.to_owned())),
             },
-            error => (chain(error), error.hint()),
+            error => (error_chain(error), error.hint()),
         };
-        Self::Told(Told { code, what, hint })
+        Self::reported(code, problem, hint)
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CliFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
-            _ => Self::new(Code::Store, format!("use the terminal or a file: {error}")),
+            _ => Self::new(ExitReason::Store, format!("use the terminal or a file: {error}")),
         }
     }
 }
 
-impl From<terminal::Error> for Failure {
+impl From<terminal::Error> for CliFailure {
     fn from(error: terminal::Error) -> Self {
         use terminal::Error;
         match error {
             Error::Io(error) => error.into(),
-            Error::NoEditor | Error::EditorNotStarted { .. } => Self::new(Code::Config, error.to_string())
+            Error::NoEditor | Error::EditorNotStarted { .. } => Self::new(ExitReason::Config, error.to_string())
                 .with_hint("set EDITOR to the editor you use, such as `nano`"),
-            Error::EditorFailed { .. } => Self::new(Code::User, error.to_string())
-                .with_hint("nothing was taken over; set EDITOR to another editor, such as `nano`"),
-            Error::GivenUp => Self::new(Code::Cancelled, error.to_string()),
+            Error::EditorFailed { .. } => Self::new(ExitReason::User, error.to_string())
+                .with_hint("nothing was changed; set EDITOR to another editor, such as `nano`"),
+            Error::Aborted => Self::new(ExitReason::Cancelled, error.to_string()),
         }
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for CliFailure {
     fn from(error: serde_json::Error) -> Self {
         match error.io_error_kind() {
             Some(io::ErrorKind::BrokenPipe) => Self::OutputClosed,
-            _ => Self::new(Code::Internal, format!("write JSON: {error}")),
+            _ => Self::new(ExitReason::Internal, format!("write JSON: {error}")),
         }
     }
 }
 
-/// Returns the error and its sources, each said once.
-pub(crate) fn chain(error: &agent::Error) -> String {
+/// Returns the message of an error followed by those of its sources. A message that the text already contains is left out.
+pub(crate) fn error_chain(error: &agent::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
+        let message = cause.to_string();
+        if !text.contains(&message) {
             text.push_str(": ");
-            text.push_str(&more);
+            text.push_str(&message);
         }
         source = cause.source();
     }
     text
 }
 
-/// Returns how a program ends whose run came to rest as `end`.
-pub(crate) fn of_run(end: &RunEnd) -> Outcome {
+/// Returns the result of a command from the end of its run.
+///
+/// # Errors
+/// Fails if the run failed, timed out or was cancelled.
+pub(crate) fn result_of_run(end: &RunEnd) -> CommandResult {
     let code = match end.status {
-        RunStatus::Success | RunStatus::Pending | RunStatus::Running => return Ok(Code::Done),
-        RunStatus::Interrupted => return Ok(Code::Undecided),
-        RunStatus::Cancelled => Code::Cancelled,
-        RunStatus::Timeout => Code::Timeout,
-        RunStatus::Error => end.failure.as_ref().map_or(Code::Internal, |failure| of_kind(&failure.kind)),
+        RunStatus::Success | RunStatus::Pending | RunStatus::Running => return Ok(ExitReason::Success),
+        RunStatus::Interrupted => return Ok(ExitReason::Undecided),
+        RunStatus::Cancelled => ExitReason::Cancelled,
+        RunStatus::Timeout => ExitReason::Timeout,
+        RunStatus::Error => end.failure.as_ref().map_or(ExitReason::Internal, |failure| reason_of_failure(&failure.kind)),
     };
     let failure = end.failure.as_ref();
     let reason = failure.map_or_else(
         || format!("the run ended as {}", end.status.as_str()),
         |failure| failure.message.clone(),
     );
-    let what = format!("complete the turn: {reason}");
-    Err(Failure::Told(Told { code, what, hint: failure.and_then(|failure| failure.hint.clone()) }))
+    let hint = failure.and_then(|failure| failure.hint.clone());
+    Err(CliFailure::reported(code, format!("complete the turn: {reason}"), hint))
 }
 
-/// Returns how a program ends whose run failed in this way.
-const fn of_kind(kind: &FailureKind) -> Code {
+/// Returns the reason for the exit code from the kind of a run's failure.
+const fn reason_of_failure(kind: &FailureKind) -> ExitReason {
     match kind {
-        FailureKind::Limit | FailureKind::Overflow => Code::Limit,
-        FailureKind::Config => Code::Config,
-        FailureKind::Model => Code::Model,
-        FailureKind::Store => Code::Store,
-        FailureKind::Timeout | FailureKind::StepLimit => Code::Timeout,
-        FailureKind::Cancelled => Code::Cancelled,
+        FailureKind::Limit | FailureKind::Overflow => ExitReason::Limit,
+        FailureKind::Config => ExitReason::Config,
+        FailureKind::Model => ExitReason::Model,
+        FailureKind::Store => ExitReason::Store,
+        FailureKind::Timeout | FailureKind::StepLimit => ExitReason::Timeout,
+        FailureKind::Cancelled => ExitReason::Cancelled,
         FailureKind::Internal
         | FailureKind::EmptyInput
         | FailureKind::UnknownInterrupt
@@ -271,68 +308,70 @@ const fn of_kind(kind: &FailureKind) -> Code {
         | FailureKind::Request
         | FailureKind::Workspace
         | FailureKind::Unclassified
-        | FailureKind::Other(_) => Code::Internal,
+        | FailureKind::Other(_) => ExitReason::Internal,
     }
 }
 
-/// Tells what failed on stderr, and returns what the process ends with.
-pub(crate) fn report(outcome: Outcome, format: Format) -> ExitCode {
+/// Reports a failure on stderr, and returns the exit code of the process.
+pub(crate) fn report_result(outcome: CommandResult, format: OutputFormat) -> ExitCode {
     let code = match outcome {
         Ok(code) => code,
-        Err(Failure::OutputClosed) => Code::Done,
-        Err(Failure::Told(told)) => {
-            tell(&told, format);
-            told.code
+        Err(CliFailure::OutputClosed) => ExitReason::Success,
+        Err(CliFailure::Reported(failure)) => {
+            print_failure(&failure, format);
+            failure.code
         }
     };
-    ExitCode::from(code.number())
+    ExitCode::from(code.exit_code())
 }
 
-/// Writes one failure to stderr: a line with its hint, or a JSON object.
-pub(crate) fn tell(told: &Told, format: Format) {
-    let text = format!("failed to {}", one_line(&flat(&told.what)));
+/// Writes a failure to stderr: as text with its hint on a line of its own, or as a JSON object.
+pub(crate) fn print_failure(failure: &FailureMessage, format: OutputFormat) {
     let mut stderr = io::stderr().lock();
-    // A terminal would break within words; in a file one line is one failure.
-    let columns = if stderr.is_terminal() { columns(&stderr) } else { usize::MAX };
-    // A closed stderr leaves only the exit code to tell.
+    // A terminal would break lines within words. In a file, each failure is one line.
+    let columns = if stderr.is_terminal() { detect_columns(&stderr) } else { usize::MAX };
+    // If stderr is closed, the exit code is the only report.
     let _ = match format {
-        Format::Text => {
-            let hint =
-                told.hint.as_ref().map(|hint| wrap(&one_line(hint), columns, "  hint: ", "    ") + "\n");
-            let text = wrap(&text, columns, "segue: ", "  ");
+        OutputFormat::Text => {
+            let hint = failure.hint.as_ref();
+            let hint = hint.map(|hint| wrap(&sanitize_line(hint), columns, "  hint: ", "    ") + "\n");
+            let text = wrap(&failure.message(), columns, "segue: ", "  ");
             write!(stderr, "{text}\n{}", hint.unwrap_or_default())
         }
-        Format::Json => writeln!(stderr, "{}", json!({"error": json(told)})),
+        OutputFormat::Json => writeln!(stderr, "{}", json!({"error": failure_json(failure)})),
     };
 }
 
-/// Returns a failure as JSON reports have it.
-pub(crate) fn json(told: &Told) -> serde_json::Value {
-    let message = format!("failed to {}", one_line(&flat(&told.what)));
-    json!({"code": told.code.name(), "exit_code": told.code.number(), "message": message, "hint": told.hint})
+/// Returns a failure as an object for JSON reports.
+pub(crate) fn failure_json(failure: &FailureMessage) -> serde_json::Value {
+    let code = failure.code;
+    json!({"code": code.name(), "exit_code": code.exit_code(), "message": failure.message(), "hint": failure.hint})
 }
 
-/// Reports arguments that cannot be read, a request for help or for the version.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+/// Reports invalid arguments, or prints the help or the version that the arguments ask for; returns the exit code.
+pub(crate) fn report_usage_error(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && wants_json {
         let text = error.to_string();
-        // What is missing is named in the lines below the first one.
+        // Clap names missing arguments in the lines below the first one.
         let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
-        let why = lines.collect::<Vec<_>>().join(" ");
-        let what = format!("read the arguments: {}", why.trim_start_matches("error: "));
-        let told =
-            Told { code: Code::User, what, hint: Some("`segue --help` shows what there is".to_owned()) };
-        tell(&told, Format::Json);
-        return ExitCode::from(told.code.number());
+        let reason = lines.collect::<Vec<_>>().join(" ");
+        let failure = FailureMessage {
+            code: ExitReason::User,
+            problem: format!("read the arguments: {}", reason.trim_start_matches("error: ")),
+            lead: FailureLead::FailedTo,
+            hint: Some("`segue --help` lists the commands and options".to_owned()),
+        };
+        print_failure(&failure, OutputFormat::Json);
+        return ExitCode::from(failure.code.exit_code());
     }
-    // A reader that went away needs no help text.
+    // If the reader has closed the output, nobody needs the text.
     let _ = error.print();
-    ExitCode::from(if error.use_stderr() { Code::User.number() } else { Code::Done.number() })
+    ExitCode::from(if error.use_stderr() { ExitReason::User.exit_code() } else { ExitReason::Success.exit_code() })
 }
 
-/// Returns a message of several lines as one, without the lines that draw the place of a mistake.
-fn flat(text: &str) -> String {
+/// Returns a message of several lines as one line, without the lines with which a TOML error draws the position of a mistake.
+fn flatten_message(text: &str) -> String {
     let is_drawing =
         |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
     let lines: Vec<&str> =
@@ -345,31 +384,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_several_lines_is_told_as_one() {
+    fn a_message_of_several_lines_is_reported_as_one_line() {
         let toml =
             "read config.toml: TOML parse error at line 1, column 3\n  |\n1 | a b\n  |   ^\nexpected `=`\n";
-        assert_eq!(flat(toml), "read config.toml: TOML parse error at line 1, column 3: expected `=`");
-        assert_eq!(flat("find a thread `x`"), "find a thread `x`");
+        assert_eq!(flatten_message(toml), "read config.toml: TOML parse error at line 1, column 3: expected `=`");
+        assert_eq!(flatten_message("find a thread `x`"), "find a thread `x`");
     }
 
     #[test]
     fn every_exit_code_is_documented_with_its_number() {
         let codes = [
-            Code::Done,
-            Code::Internal,
-            Code::User,
-            Code::Config,
-            Code::Model,
-            Code::Store,
-            Code::Conflict,
-            Code::Busy,
-            Code::Limit,
-            Code::Undecided,
-            Code::Timeout,
-            Code::Cancelled,
+            ExitReason::Success,
+            ExitReason::Internal,
+            ExitReason::User,
+            ExitReason::Config,
+            ExitReason::Model,
+            ExitReason::Store,
+            ExitReason::Conflict,
+            ExitReason::Busy,
+            ExitReason::Limit,
+            ExitReason::Undecided,
+            ExitReason::Timeout,
+            ExitReason::Cancelled,
         ];
         for code in codes {
-            assert!(EXIT_CODES.contains(&format!("\n  {} ", code.number())), "{code:?}");
+            assert!(EXIT_CODES.contains(&format!("\n  {} ", code.exit_code())), "{code:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Logs: where they go and in which form. What is logged, and at which level, is decided where it happens. No secret is in them, whoever
-//! wrote it.
+//! The destination and the format of the log. The code that logs decides what is logged and at which level. Secrets are
+//! redacted from every entry, whichever crate logged it.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -15,146 +15,155 @@ use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::cli::{LogFormat, Logs};
-use crate::exit::{Code, Failure};
+use crate::cli::{LogFormat, LogArgs};
+use crate::exit::{ExitReason, CliFailure};
 
-/// Files of a log that are kept, one a day.
+/// The number of log files that are kept; there is one for each day.
 const FILES_MAX: usize = 7;
-/// What a file holds unless somebody says otherwise: who names one wants something in it.
+/// The default level of a log file. It is higher than that of stderr because a person who names a file expects entries in it.
 const FILE_LEVEL: &str = "info";
 
-/// Begins to log as the arguments say, or else the environment; without either, at the level `unless_set`, if there is one.
+/// Starts logging with the settings of the arguments, else of the environment. If neither sets a level, `default_level` is
+/// used; if that is `None` too, nothing is logged.
 ///
 /// # Errors
-/// When the filter, the form or the file cannot be used.
-pub(crate) fn begin(logs: &Logs, unless_set: Option<&str>) -> Result<(), Failure> {
-    let file = logs.file.clone().or_else(|| variable("SEGUE_LOG_FILE").map(PathBuf::from));
-    let asked = logs.level.clone().or_else(|| variable("SEGUE_LOG"));
-    let usual = if file.is_some() { Some(FILE_LEVEL) } else { unless_set };
-    let Some(filter) = asked.or(usual.map(str::to_owned)) else { return Ok(()) };
+/// Fails if the filter or the format is invalid, or the file cannot be written.
+pub(crate) fn init_logging(logs: &LogArgs, default_level: Option<&str>) -> Result<(), CliFailure> {
+    let file = logs.file.clone().or_else(|| env_variable("SEGUE_LOG_FILE").map(PathBuf::from));
+    let level = logs.level.clone().or_else(|| env_variable("SEGUE_LOG"));
+    let default_level = if file.is_some() { Some(FILE_LEVEL) } else { default_level };
+    let Some(filter) = level.or(default_level.map(str::to_owned)) else { return Ok(()) };
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
-        Failure::new(Code::User, format!("log at `{filter}`: {error}"))
-            .with_hint("say error, warn, info, debug or trace, or a filter such as `warn,handoff=debug`")
+        CliFailure::new(ExitReason::User, format!("log at `{filter}`: {error}"))
+            .with_hint("use error, warn, info, debug or trace, or a filter such as `warn,handoff=debug`")
     })?;
-    let format = match (logs.format, variable("SEGUE_LOG_FORMAT")) {
+    let format = match (logs.format, env_variable("SEGUE_LOG_FORMAT")) {
         (Some(format), _) => format,
         (None, Some(name)) => <LogFormat as ValueEnum>::from_str(&name, true).map_err(|_| {
-            Failure::new(Code::User, format!("log as `{name}`")).with_hint("SEGUE_LOG_FORMAT is text or json")
+            CliFailure::new(ExitReason::User, format!("log as `{name}`")).with_hint("SEGUE_LOG_FORMAT is text or json")
         })?,
         (None, None) => LogFormat::default(),
     };
-    let place = match &file {
-        Some(path) => Place::File(Daily::at(path)?),
-        None => Place::Stderr,
+    let destination = match &file {
+        Some(path) => LogDestination::File(DailyLogFile::create(path)?),
+        None => LogDestination::Stderr,
     };
-    let lines = Lines { place, format };
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(false);
-    // Nothing else sets a subscriber; were it so, that one may keep its place.
+    let writer = LogWriter { destination, format };
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false);
+    // The program sets no other subscriber. If a library has set one, it stays.
     let _ = match format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => subscriber.try_init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
     };
     Ok(())
 }
 
-fn variable(name: &str) -> Option<String> {
+/// Returns the value of an environment variable; an empty value counts as unset.
+fn env_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Where lines go.
-enum Place {
+/// The destination of log entries.
+enum LogDestination {
     Stderr,
-    File(Daily),
+    File(DailyLogFile),
 }
 
-/// A file for each day, in the world's time, with the day before its ending. Only the owner may read it.
-struct Daily {
+/// A log with one file for each day in UTC: `segue.2026-03-01.log` for `segue.log`. Only the owner can read the files.
+struct DailyLogFile {
     folder: PathBuf,
+    /// The file name before the day.
     stem: String,
-    ending: String,
-    /// The day that is written, and its file.
-    open: Mutex<Option<(String, File)>>,
+    /// The file name after the day.
+    extension: String,
+    /// The day of the last entry, and its file.
+    current: Mutex<Option<(String, File)>>,
 }
 
-impl Daily {
-    /// Returns what writes to `path`, in a folder that must be there.
-    fn at(path: &Path) -> Result<Self, Failure> {
-        let unusable = |why: String| {
-            Failure::new(Code::User, format!("log to {}: {why}", path.display()))
+impl DailyLogFile {
+    /// Creates the log and the file of the current day.
+    ///
+    /// # Errors
+    /// Fails if the folder of `path` does not exist, or the file cannot be written.
+    fn create(path: &Path) -> Result<Self, CliFailure> {
+        let unusable = |reason: String| {
+            CliFailure::new(ExitReason::User, format!("log to {}: {reason}", path.display()))
                 .with_hint("name a file in a folder that you can write to")
         };
-        let name = |part: Option<&OsStr>| part.map(|part| part.to_string_lossy().into_owned());
-        let stem = name(path.file_stem()).ok_or_else(|| unusable("it is no file".to_owned()))?;
+        let to_text = |part: Option<&OsStr>| part.map(|part| part.to_string_lossy().into_owned());
+        let stem = to_text(path.file_stem()).ok_or_else(|| unusable("the path has no file name".to_owned()))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let ending = name(path.extension()).unwrap_or_else(|| "log".to_owned());
-        let daily = Self { folder: folder.to_owned(), stem, ending, open: Mutex::default() };
-        daily.write(b"").map_err(|error| unusable(error.to_string()))?;
+        let extension = to_text(path.extension()).unwrap_or_else(|| "log".to_owned());
+        let daily = Self { folder: folder.to_owned(), stem, extension, current: Mutex::default() };
+        // The first write happens here, so that an unusable path fails at the start.
+        daily.write_line(b"").map_err(|error| unusable(error.to_string()))?;
         Ok(daily)
     }
 
-    fn write(&self, line: &[u8]) -> io::Result<()> {
+    /// Appends a line to the file of the current day.
+    fn write_line(&self, line: &[u8]) -> io::Result<()> {
         let today = Timestamp::now().strftime("%Y-%m-%d").to_string();
-        let mut open = self.open.lock();
+        let mut open = self.current.lock();
         if open.as_ref().is_none_or(|(day, _)| *day != today) {
-            let file = self.begin(&today)?;
+            let file = self.open_day(&today)?;
             *open = Some((today, file));
         }
         open.as_mut().map_or(Ok(()), |(_, file)| file.write_all(line))
     }
 
-    /// Begins the file of a day; of those before, the newest stay.
-    fn begin(&self, day: &str) -> io::Result<File> {
+    /// Opens the file of a day, and deletes the oldest files beyond [`FILES_MAX`].
+    fn open_day(&self, day: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.create(true).append(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(self.folder.join(format!("{}.{day}.{}", self.stem, self.ending)))?;
-        // A folder that cannot be listed keeps them all.
+        let file = options.open(self.folder.join(format!("{}.{day}.{}", self.stem, self.extension)))?;
+        // If the folder cannot be listed, no file is deleted.
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut days: Vec<String> = entries.filter_map(|entry| self.day_of(&entry.file_name())).collect();
+        let mut days: Vec<String> = entries.filter_map(|entry| self.day_of_file(&entry.file_name())).collect();
         days.sort_unstable();
         for old in days.iter().rev().skip(FILES_MAX) {
-            // What cannot be removed is in nobody's way.
-            let _ = std::fs::remove_file(self.folder.join(format!("{}.{old}.{}", self.stem, self.ending)));
+            // A file that cannot be deleted does no harm.
+            let _ = std::fs::remove_file(self.folder.join(format!("{}.{old}.{}", self.stem, self.extension)));
         }
         Ok(file)
     }
 
-    /// Returns the day of a file of this log; another file has none.
-    fn day_of(&self, name: &OsStr) -> Option<String> {
-        let rest = name.to_str()?.strip_prefix(&self.stem)?.strip_prefix('.')?;
-        let day = rest.strip_suffix(&self.ending)?.strip_suffix('.')?;
+    /// Returns the day in the name of a file of this log, or `None` for any other file.
+    fn day_of_file(&self, name: &OsStr) -> Option<String> {
+        let remaining = name.to_str()?.strip_prefix(&self.stem)?.strip_prefix('.')?;
+        let day = remaining.strip_suffix(&self.extension)?.strip_suffix('.')?;
         Date::from_str(day).is_ok_and(|date| date.to_string() == day).then(|| day.to_owned())
     }
 }
 
-/// Writes a line without what looks like a secret.
-struct Redacting<W> {
+/// A writer that redacts secrets from each line.
+struct RedactingWriter<W> {
     inner: W,
     format: LogFormat,
 }
 
-/// Lines of one form on their way to a place.
-struct Lines {
-    place: Place,
+/// The factory of the writers that the formatter of `tracing_subscriber` writes entries to.
+struct LogWriter {
+    destination: LogDestination,
     format: LogFormat,
 }
 
-impl<'w> MakeWriter<'w> for Lines {
+impl<'w> MakeWriter<'w> for LogWriter {
     type Writer = Box<dyn Write + 'w>;
 
     fn make_writer(&'w self) -> Self::Writer {
         let format = self.format;
-        match &self.place {
-            Place::Stderr => Box::new(Redacting { inner: io::stderr(), format }),
-            Place::File(file) => Box::new(Redacting { inner: file, format }),
+        match &self.destination {
+            LogDestination::Stderr => Box::new(RedactingWriter { inner: io::stderr(), format }),
+            LogDestination::File(file) => Box::new(RedactingWriter { inner: file, format }),
         }
     }
 }
 
-impl Write for &Daily {
+impl Write for &DailyLogFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        Daily::write(self, line).map(|()| line.len())
+        DailyLogFile::write_line(self, line).map(|()| line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -162,18 +171,18 @@ impl Write for &Daily {
     }
 }
 
-impl<W: Write> Write for Redacting<W> {
-    /// Takes a whole line: that is how the formatter writes.
+impl<W: Write> Write for RedactingWriter<W> {
+    /// Writes one whole line. The formatter writes each entry with one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let fields = match self.format {
             LogFormat::Json => serde_json::from_str::<Value>(&text).ok(),
             LogFormat::Text => None,
         };
-        // A secret in an escaped text does not look like one, so JSON is redacted value by value.
-        let shown = fields
-            .map_or_else(|| agent::redact(&text).into_owned(), |fields| format!("{}\n", withheld(fields)));
-        self.inner.write_all(shown.as_bytes())?;
+        // JSON escapes can hide the shape of a secret, so each value is redacted on its own.
+        let redacted = fields
+            .map_or_else(|| agent::redact(&text).into_owned(), |fields| format!("{}\n", redact_json(fields)));
+        self.inner.write_all(redacted.as_bytes())?;
         Ok(line.len())
     }
 
@@ -182,11 +191,12 @@ impl<W: Write> Write for Redacting<W> {
     }
 }
 
-fn withheld(value: Value) -> Value {
+/// Redacts all strings of a JSON value.
+fn redact_json(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(agent::redact(&text).into_owned()),
-        Value::Array(items) => items.into_iter().map(withheld).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, withheld(value))).collect(),
+        Value::Array(items) => items.into_iter().map(redact_json).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, redact_json(value))).collect(),
         other => other,
     }
 }
@@ -195,15 +205,15 @@ fn withheld(value: Value) -> Value {
 mod tests {
     use super::*;
 
-    fn written(format: LogFormat, line: &str) -> String {
+    fn write_redacted(format: LogFormat, line: &str) -> String {
         let mut written = Vec::new();
-        let taken = Redacting { inner: &mut written, format }.write(line.as_bytes()).unwrap();
-        assert_eq!(taken, line.len());
+        let count = RedactingWriter { inner: &mut written, format }.write(line.as_bytes()).unwrap();
+        assert_eq!(count, line.len());
         String::from_utf8(written).unwrap()
     }
 
     #[test]
-    fn m16_a_line_of_a_log_shows_no_secret_in_either_form() {
+    fn m16_a_log_entry_contains_no_secret_in_either_format() {
         let secrets =
             "refused\nsk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z, password=\"hunter2hunter2\" was it";
         for (format, line) in [
@@ -213,28 +223,28 @@ mod tests {
                 format!("{}\n", serde_json::json!({"level": "WARN", "fields": {"error": secrets}})),
             ),
         ] {
-            let told = written(format, &line);
-            assert!(!told.contains("aB3dE5") && !told.contains("hunter2"), "{told}");
-            assert!(told.contains("refused") && told.ends_with('\n'), "{told}");
-            assert!(format == LogFormat::Text || serde_json::from_str::<Value>(&told).is_ok(), "{told}");
+            let written = write_redacted(format, &line);
+            assert!(!written.contains("aB3dE5") && !written.contains("hunter2"), "{written}");
+            assert!(written.contains("refused") && written.ends_with('\n'), "{written}");
+            assert!(format == LogFormat::Text || serde_json::from_str::<Value>(&written).is_ok(), "{written}");
         }
     }
 
     #[test]
-    fn of_the_days_before_the_newest_stay_and_so_does_every_other_file() {
+    fn only_the_newest_files_of_the_log_are_kept_and_no_other_file_is_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let touch = |name: &str| std::fs::write(folder.path().join(name), "x").unwrap();
         (1..=9).for_each(|day| touch(&format!("segue.2020-01-0{day}.log")));
         let others = ["segue-b.2020-01-01.log", "segue.notes.log", "segue.2020-01-01.log.gz", "segue.log"];
         others.into_iter().for_each(touch);
-        let daily = Daily::at(&folder.path().join("segue.log")).unwrap();
-        daily.write(b"a line\n").unwrap();
+        let daily = DailyLogFile::create(&folder.path().join("segue.log")).unwrap();
+        daily.write_line(b"a line\n").unwrap();
         let mut names: Vec<String> = std::fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         assert!(others.iter().all(|other| names.contains(&(*other).to_owned())), "{names:?}");
-        names.retain(|name| daily.day_of(OsStr::new(name)).is_some());
+        names.retain(|name| daily.day_of_file(OsStr::new(name)).is_some());
         names.sort_unstable();
         assert_eq!((names.len(), names[0].as_str()), (FILES_MAX, "segue.2020-01-04.log"));
         #[cfg(unix)]

@@ -1,30 +1,31 @@
-//! The program: reads the arguments, performs one command, and turns its outcome into an exit code.
+//! The `segue` program: parses the arguments, performs one command, and returns its exit code.
 //!
-//! It holds no rules and no SQL: everything that is decided or stored is asked of the `agent` room.
+//! The program contains no rules and no SQL. The `agent` crate makes every decision and stores all data.
 
 mod cli;
 mod commands;
 mod exit;
 mod logs;
-mod watching;
+mod observers;
 
 use std::process::ExitCode;
 
-/// Many small frames and texts live a short time on several threads; the measure is in the workspace's manifest.
+/// The allocator. Runs allocate many small, short-lived frames and strings on several threads, which mimalloc handles faster
+/// than the system's allocator; the measurement is in the workspace's Cargo.toml.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::read() {
+    let cli = match cli::CliArgs::parse_args() {
         Ok(cli) => cli,
-        Err(error) => return exit::usage(&error),
+        Err(error) => return exit::report_usage_error(&error),
     };
     let format = cli.global.format();
     terminal::signals::set_exit_action(|| {
-        // What hooks were told of is in the journal.
+        // Ending the commands of hooks loses nothing: every event that they are called for is in the journal.
         agent::end_hook_commands();
-        exit::Code::Cancelled.number()
+        exit::ExitReason::Cancelled.exit_code()
     });
-    let outcome = commands::start(cli);
-    exit::report(outcome, format)
+    let outcome = commands::run_command(cli);
+    exit::report_result(outcome, format)
 }

@@ -5,63 +5,65 @@ use model::prices::{self, Prices};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use protocol::Usage;
 
-use crate::settings::Content;
-use crate::span::{Kind, Outcome, Span};
+use crate::settings::ContentPolicy;
+use crate::span::{SpanOutcome, TraceSpan, TraceSpanKind};
 
 /// Returns the attributes of a span; what went in and came out is among them only where it is wanted.
-pub(crate) fn attributes(span: &Span, prices: &Prices, content: Content) -> Vec<KeyValue> {
-    let mut told = Attributes(Vec::new());
-    told.whose(span);
+pub(crate) fn span_attributes(span: &TraceSpan, prices: &Prices, content: ContentPolicy) -> Vec<KeyValue> {
+    let mut told = AttributeList(Vec::new());
+    told.add_session(span);
     match span.kind {
-        Kind::Run => told.agent(span),
-        Kind::Model => told.model(span, prices),
-        Kind::Tool => told.tool(span),
-        Kind::Step
-        | Kind::Compaction
-        | Kind::Draft
-        | Kind::Interrupt
-        | Kind::Resume
-        | Kind::Decision
-        | Kind::Accept
-        | Kind::Seed
-        | Kind::Cleanup
-        | Kind::Mirror
-        | Kind::Transfer => {}
+        TraceSpanKind::Run => told.add_agent(span),
+        TraceSpanKind::Model => told.add_model(span, prices),
+        TraceSpanKind::Tool => told.add_tool(span),
+        TraceSpanKind::Step
+        | TraceSpanKind::Compaction
+        | TraceSpanKind::Draft
+        | TraceSpanKind::Interrupt
+        | TraceSpanKind::Resume
+        | TraceSpanKind::Decision
+        | TraceSpanKind::Accept
+        | TraceSpanKind::Seed
+        | TraceSpanKind::Cleanup
+        | TraceSpanKind::Mirror
+        | TraceSpanKind::Transfer => {}
     }
-    told.kinds(span.kind);
-    told.metadata(span);
-    if let Some(reason) = failure(span, content) {
+    told.add_kinds(span.kind);
+    told.add_metadata(span);
+    if let Some(reason) = failure_text(span, content) {
         told.add("error.type", "failed");
         told.add("error.message", reason.to_owned());
     }
-    if content == Content::Sent {
-        told.content(span);
+    if content == ContentPolicy::SendRedacted {
+        told.add_content(span);
     }
     told.0
 }
 
 /// Returns why it failed, if it did. What a tool printed is content.
-pub(crate) fn failure(span: &Span, content: Content) -> Option<&str> {
+pub(crate) fn failure_text(span: &TraceSpan, content: ContentPolicy) -> Option<&str> {
     match &span.outcome {
-        Outcome::Failed(_) if span.kind == Kind::Tool && content == Content::Kept => Some("the tool failed"),
-        Outcome::Failed(reason) => Some(reason),
-        Outcome::Working | Outcome::Done | Outcome::Waiting | Outcome::Stopped => None,
+        SpanOutcome::Failed(_) if span.kind == TraceSpanKind::Tool && content == ContentPolicy::Omit => {
+            Some("the tool failed")
+        }
+        SpanOutcome::Failed(reason) => Some(reason),
+        SpanOutcome::Working | SpanOutcome::Done | SpanOutcome::Waiting | SpanOutcome::Stopped => None,
     }
 }
 
-struct Attributes(Vec<KeyValue>);
+struct AttributeList(Vec<KeyValue>);
 
-impl Attributes {
+impl AttributeList {
     fn add(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         self.0.push(KeyValue::new(key.into(), value));
     }
 
-    fn maybe(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
+    fn add_optional(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
         self.0.extend(value.map(|value| KeyValue::new(key, value)));
     }
 
     /// Where it belongs: the thread is what they call a session or a conversation.
-    fn whose(&mut self, span: &Span) {
+    fn add_session(&mut self, span: &TraceSpan) {
         let thread_id = span.thread_id.to_string();
         self.add("session.id", thread_id.clone());
         self.add("gen_ai.conversation.id", thread_id.clone());
@@ -78,37 +80,39 @@ impl Attributes {
         self.add("langsmith.trace.name", span.name.clone());
         self.add("langsmith.trace.id", span.trace_id.uuid().to_string());
         self.add("langsmith.span.id", span.span_id.uuid().to_string());
-        self.maybe("langsmith.span.parent_id", span.parent_id.map(|id| id.uuid().to_string()));
+        self.add_optional("langsmith.span.parent_id", span.parent_id.map(|id| id.uuid().to_string()));
     }
 
-    fn kinds(&mut self, kind: Kind) {
+    fn add_kinds(&mut self, kind: TraceSpanKind) {
         let (langsmith, openinference, langfuse) = match kind {
-            Kind::Run => ("chain", "AGENT", "agent"),
-            Kind::Model => ("llm", "LLM", "generation"),
-            Kind::Tool => ("tool", "TOOL", "tool"),
-            Kind::Interrupt | Kind::Resume | Kind::Decision => ("chain", "CHAIN", "event"),
-            Kind::Step
-            | Kind::Compaction
-            | Kind::Draft
-            | Kind::Accept
-            | Kind::Seed
-            | Kind::Cleanup
-            | Kind::Mirror
-            | Kind::Transfer => ("chain", "CHAIN", "span"),
+            TraceSpanKind::Run => ("chain", "AGENT", "agent"),
+            TraceSpanKind::Model => ("llm", "LLM", "generation"),
+            TraceSpanKind::Tool => ("tool", "TOOL", "tool"),
+            TraceSpanKind::Interrupt | TraceSpanKind::Resume | TraceSpanKind::Decision => {
+                ("chain", "CHAIN", "event")
+            }
+            TraceSpanKind::Step
+            | TraceSpanKind::Compaction
+            | TraceSpanKind::Draft
+            | TraceSpanKind::Accept
+            | TraceSpanKind::Seed
+            | TraceSpanKind::Cleanup
+            | TraceSpanKind::Mirror
+            | TraceSpanKind::Transfer => ("chain", "CHAIN", "span"),
         };
         self.add("langsmith.span.kind", langsmith);
         self.add("openinference.span.kind", openinference);
         self.add("langfuse.observation.type", langfuse);
     }
 
-    fn agent(&mut self, span: &Span) {
+    fn add_agent(&mut self, span: &TraceSpan) {
         self.add("gen_ai.operation.name", "invoke_agent");
         let assistant_id = span.metadata.get("assistant_id").and_then(serde_json::Value::as_str);
-        self.maybe("gen_ai.agent.name", assistant_id.map(str::to_owned));
-        self.maybe("gen_ai.agent.id", assistant_id.map(str::to_owned));
+        self.add_optional("gen_ai.agent.name", assistant_id.map(str::to_owned));
+        self.add_optional("gen_ai.agent.id", assistant_id.map(str::to_owned));
     }
 
-    fn model(&mut self, span: &Span, prices: &Prices) {
+    fn add_model(&mut self, span: &TraceSpan, prices: &Prices) {
         self.add("gen_ai.operation.name", "chat");
         if let Some(named) = &span.model {
             let (provider, name) = named.split_once('/').unwrap_or(("", named));
@@ -126,13 +130,13 @@ impl Attributes {
             self.add("gen_ai.response.finish_reasons", Value::Array(Array::String(reasons)));
         }
         if let Some(usage) = &span.usage {
-            self.usage(usage);
-            let price = span.model.as_deref().and_then(|model| prices::price(model, prices));
-            self.maybe("llm.cost.total", price.map(|price| prices::cost(usage, &price)));
+            self.add_usage(usage);
+            let price = span.model.as_deref().and_then(|model| prices::find_price(model, prices));
+            self.add_optional("llm.cost.total", price.map(|price| prices::cost(usage, &price)));
         }
     }
 
-    fn usage(&mut self, usage: &Usage) {
+    fn add_usage(&mut self, usage: &Usage) {
         let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = *usage;
         for (keys, tokens) in [
             (["gen_ai.usage.input_tokens", "llm.token_count.prompt"], input_tokens),
@@ -153,7 +157,7 @@ impl Attributes {
         }
     }
 
-    fn tool(&mut self, span: &Span) {
+    fn add_tool(&mut self, span: &TraceSpan) {
         let Some(tool) = &span.tool else { return };
         self.add("gen_ai.operation.name", "execute_tool");
         self.add("gen_ai.tool.name", tool.name.clone());
@@ -162,7 +166,7 @@ impl Attributes {
         self.add("tool.name", tool.name.clone());
     }
 
-    fn metadata(&mut self, span: &Span) {
+    fn add_metadata(&mut self, span: &TraceSpan) {
         if !span.tags.is_empty() {
             self.add("langsmith.span.tags", span.tags.join(","));
             let tags: Vec<StringValue> = span.tags.iter().map(|tag| tag.clone().into()).collect();
@@ -170,7 +174,7 @@ impl Attributes {
             self.add("langfuse.trace.tags", Value::Array(Array::String(tags)));
         }
         for (key, value) in &span.metadata {
-            self.add(format!("langsmith.metadata.{key}"), plain(value));
+            self.add(format!("langsmith.metadata.{key}"), to_otel_value(value));
         }
         if !span.metadata.is_empty() {
             let json = serde_json::to_string(&span.metadata).unwrap_or_default();
@@ -178,14 +182,14 @@ impl Attributes {
         }
     }
 
-    fn content(&mut self, span: &Span) {
+    fn add_content(&mut self, span: &TraceSpan) {
         for (keys, text) in [
             (["input.value", "gen_ai.prompt"], &span.input),
             (["output.value", "gen_ai.completion"], &span.output),
         ] {
             let Some(text) = text else { continue };
             self.add(keys[0], text.clone());
-            if span.kind == Kind::Model {
+            if span.kind == TraceSpanKind::Model {
                 self.add(keys[1], text.clone());
             }
         }
@@ -201,7 +205,7 @@ fn provider_name(own: &str) -> &str {
     }
 }
 
-fn plain(value: &serde_json::Value) -> Value {
+fn to_otel_value(value: &serde_json::Value) -> Value {
     match value {
         serde_json::Value::Bool(value) => (*value).into(),
         serde_json::Value::Number(number) => match number.as_i64() {

@@ -18,9 +18,9 @@ use opentelemetry_sdk::trace::{
     BatchSpanProcessor, SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor,
 };
 
-use crate::attributes::{attributes, failure};
-use crate::settings::{Content, Target};
-use crate::span::{self, Kind, Outcome, Span};
+use crate::attributes::{failure_text, span_attributes};
+use crate::settings::{ContentPolicy, ExportTarget};
+use crate::span::{self, SpanOutcome, TraceSpan, TraceSpanKind};
 
 /// Why traces cannot be sent.
 #[derive(Debug, thiserror::Error)]
@@ -32,16 +32,16 @@ pub enum Error {
 
 /// Sends spans. What is handed over waits in a bounded queue; what does not fit is given up.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct SpanSender {
     processor: Arc<BatchSpanProcessor>,
     scope: InstrumentationScope,
     prices: Prices,
-    content: Content,
+    content: ContentPolicy,
 }
 
-impl Sending {
+impl SpanSender {
     /// Begins to send to `target`.
-    pub fn begin(target: &Target, prices: Prices) -> Result<Self, Error> {
+    pub fn start(target: &ExportTarget, prices: Prices) -> Result<Self, Error> {
         let mut builder = Otlp::builder().with_http();
         let headers = target.exposed_headers();
         if !headers.is_empty() {
@@ -56,15 +56,15 @@ impl Sending {
             .map_err(|_| Error::Target("the client could not be made".to_owned()))?
             // It quotes what it was given, a password in an address too.
             .map_err(|error| Error::Target(facts::redact(&error.to_string()).into_owned()))?;
-        let mut processor = BatchSpanProcessor::builder(Telling::of(exporter, target)).build();
-        processor.set_resource(&resource(target));
+        let mut processor = BatchSpanProcessor::builder(OutageLog::new(exporter, target)).build();
+        processor.set_resource(&export_resource(target));
         let scope = InstrumentationScope::builder("segue").with_version(env!("CARGO_PKG_VERSION")).build();
         Ok(Self { processor: Arc::new(processor), scope, prices, content: target.content })
     }
 
     /// Hands a span over.
-    pub fn send(&self, span: &Span) {
-        self.processor.on_end(self.data(span));
+    pub fn send_span(&self, span: &TraceSpan) {
+        self.processor.on_end(self.to_span_data(span));
     }
 
     /// Sends what waits, and returns when that is done, has failed, or took too long.
@@ -79,22 +79,22 @@ impl Sending {
         }
     }
 
-    fn data(&self, span: &Span) -> SpanData {
+    fn to_span_data(&self, span: &TraceSpan) -> SpanData {
         SpanData {
-            span_context: context(span.trace_id, span.span_id),
-            parent_span_id: span.parent_id.map_or(SpanId::INVALID, |id| SpanId::from_bytes(id.short())),
+            span_context: span_context(span.trace_id, span.span_id),
+            parent_span_id: span.parent_id.map_or(SpanId::INVALID, |id| SpanId::from_bytes(id.otel_id())),
             parent_span_is_remote: false,
-            span_kind: if span.kind == Kind::Model { SpanKind::Client } else { SpanKind::Internal },
+            span_kind: if span.kind == TraceSpanKind::Model { SpanKind::Client } else { SpanKind::Internal },
             name: Cow::Owned(span.name.clone()),
-            start_time: time(span.start),
-            end_time: time(span.end.unwrap_or(span.start)),
-            attributes: attributes(span, &self.prices, self.content),
+            start_time: to_system_time(span.start),
+            end_time: to_system_time(span.end.unwrap_or(span.start)),
+            attributes: span_attributes(span, &self.prices, self.content),
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
-            links: links(&span.links),
-            status: match failure(span, self.content) {
+            links: span_links(&span.links),
+            status: match failure_text(span, self.content) {
                 Some(reason) => Status::error(reason.to_owned()),
-                None if span.outcome == Outcome::Done => Status::Ok,
+                None if span.outcome == SpanOutcome::Done => Status::Ok,
                 None => Status::Unset,
             },
             instrumentation_scope: self.scope.clone(),
@@ -104,15 +104,15 @@ impl Sending {
 
 /// Tells once that spans cannot be sent, and once that they can be again.
 #[derive(Debug)]
-struct Telling {
+struct OutageLog {
     exporter: Otlp,
     /// Where they go, as people may see it.
-    place: String,
+    endpoint: String,
     is_failing: AtomicBool,
 }
 
-impl Telling {
-    fn of(exporter: Otlp, target: &Target) -> Self {
+impl OutageLog {
+    fn new(exporter: Otlp, target: &ExportTarget) -> Self {
         let endpoint = target.endpoint.clone();
         let variable = || {
             let names = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -121,12 +121,12 @@ impl Telling {
         let place = endpoint.or_else(variable).unwrap_or_default();
         // Neither a password in it nor parameters are anybody's business.
         let place = place.split(['?', '#']).next().unwrap_or_default();
-        let place = place.rsplit_once('@').map_or(place, |(_, host)| host).to_owned();
-        Self { exporter, place, is_failing: AtomicBool::new(false) }
+        let endpoint = place.rsplit_once('@').map_or(place, |(_, host)| host).to_owned();
+        Self { exporter, endpoint, is_failing: AtomicBool::new(false) }
     }
 }
 
-impl SpanExporter for Telling {
+impl SpanExporter for OutageLog {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
         let outcome = self.exporter.export(batch).await;
@@ -137,12 +137,12 @@ impl SpanExporter for Telling {
                 tracing::warn!(
                     %error, spans = count,
                     "failed to send traces to {}: what happened is in the journal, and `segue trace` shows it",
-                    self.place
+                    self.endpoint
                 );
             }
             (Ok(()), true) => {
                 self.is_failing.store(false, Ordering::Relaxed);
-                tracing::info!("traces reach {} again", self.place);
+                tracing::info!("traces reach {} again", self.endpoint);
             }
             (Ok(()), false) | (Err(_), true) => {}
         }
@@ -163,7 +163,7 @@ impl SpanExporter for Telling {
 }
 
 /// Returns what is told of this process: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
-fn resource(target: &Target) -> Resource {
+fn export_resource(target: &ExportTarget) -> Resource {
     let is_named = std::env::var_os("OTEL_SERVICE_NAME").is_some()
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|all| all.contains("service.name"));
     let mut builder = Resource::builder();
@@ -178,23 +178,25 @@ fn resource(target: &Target) -> Resource {
         .build()
 }
 
-fn context(trace_id: span::TraceId, span_id: span::SpanId) -> SpanContext {
+fn span_context(trace_id: span::TraceId, span_id: span::SpanId) -> SpanContext {
     SpanContext::new(
         TraceId::from_bytes(*trace_id.uuid().as_bytes()),
-        SpanId::from_bytes(span_id.short()),
+        SpanId::from_bytes(span_id.otel_id()),
         TraceFlags::SAMPLED,
         false,
         TraceState::default(),
     )
 }
 
-fn links(links: &[span::Link]) -> SpanLinks {
+fn span_links(links: &[span::TraceSpanLink]) -> SpanLinks {
     let mut told = SpanLinks::default();
-    told.links =
-        links.iter().map(|link| OtelLink::new(context(link.trace_id, link.span_id), Vec::new(), 0)).collect();
+    told.links = links
+        .iter()
+        .map(|link| OtelLink::new(span_context(link.trace_id, link.span_id), Vec::new(), 0))
+        .collect();
     told
 }
 
-fn time(at: Timestamp) -> SystemTime {
+fn to_system_time(at: Timestamp) -> SystemTime {
     SystemTime::from(at)
 }

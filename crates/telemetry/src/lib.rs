@@ -5,16 +5,16 @@
 //! screen is not said here.
 
 mod attributes;
-mod counted;
 mod export;
 mod fold;
-mod follow;
+mod metrics;
 mod settings;
 mod span;
+mod trace_export;
 
-pub use counted::{BOUNDS, Counted, Counts, Durations};
 pub use export::Error;
-pub use fold::{Fold, Place};
-pub use follow::{Traces, primed};
-pub use settings::{Preset, Settings};
-pub use span::{Kind, Link, Outcome, Span, SpanId, ToolCalled, TraceId};
+pub use fold::{SpanFold, ThreadOrigin};
+pub use metrics::{DURATION_BOUNDS, DurationHistogram, TelemetryMetrics, TelemetryTotals};
+pub use settings::{TracingPreset, TracingSettings};
+pub use span::{SpanId, SpanOutcome, ToolCallRef, TraceId, TraceSpan, TraceSpanKind, TraceSpanLink};
+pub use trace_export::{TraceExport, load_fold};

@@ -15,9 +15,9 @@ const TRACES_PATH: &str = "/v1/traces";
 /// The settings; without any of them, and without `OTEL_EXPORTER_OTLP_ENDPOINT`, nothing is sent anywhere.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct TracingSettings {
     /// Send traces to this service, at the address and with the key that its own variables name.
-    pub preset: Option<Preset>,
+    pub preset: Option<TracingPreset>,
     /// The full address spans are posted to, such as `http://localhost:4318/v1/traces`.
     pub endpoint: Option<String>,
     /// Headers that go along, such as a key.
@@ -30,7 +30,7 @@ pub struct Settings {
 /// A service whose address and headers are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Preset {
+pub enum TracingPreset {
     /// LangSmith: `LANGSMITH_API_KEY`, `LANGSMITH_ENDPOINT`, `LANGSMITH_PROJECT`.
     Langsmith,
     /// Langfuse: `LANGFUSE_PUBLIC_KEY`, `LANGFUSE_SECRET_KEY`, `LANGFUSE_BASE_URL`.
@@ -41,27 +41,27 @@ pub enum Preset {
 
 /// Where spans are sent. Without an address the exporter asks the standard variables.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Target {
+pub(crate) struct ExportTarget {
     pub endpoint: Option<String>,
     pub headers: Vec<(String, SecretString)>,
     /// The project that Phoenix files them under.
     pub project: Option<String>,
-    pub content: Content,
+    pub content: ContentPolicy,
 }
 
 /// Whether what was said goes along.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum ContentPolicy {
     /// It stays here.
     #[default]
-    Kept,
+    Omit,
     /// It goes along, with its secrets withheld.
-    Sent,
+    SendRedacted,
 }
 
-impl Settings {
+impl TracingSettings {
     /// Returns where spans are sent, if anywhere; `variable` is the environment.
-    pub(crate) fn target(&self, variable: &dyn Fn(&str) -> Option<String>) -> Option<Target> {
+    pub(crate) fn target(&self, variable: &dyn Fn(&str) -> Option<String>) -> Option<ExportTarget> {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let says =
             |name: &str, value: &str| variable(name).is_some_and(|said| said.eq_ignore_ascii_case(value));
@@ -71,27 +71,27 @@ impl Settings {
         let is_set_outside = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]
             .iter()
             .any(|name| variable(name).is_some());
-        let content = if self.content { Content::Sent } else { Content::Kept };
+        let content = if self.content { ContentPolicy::SendRedacted } else { ContentPolicy::Omit };
         if is_set_outside {
             // A key of the configuration is for the address of the configuration.
-            return Some(Target { content, ..Target::default() });
+            return Some(ExportTarget { content, ..ExportTarget::default() });
         }
         let own = self.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         let known = self.preset.map(|preset| preset.target(&variable)).unwrap_or_default();
         let endpoint = self.endpoint.clone().or(known.endpoint)?;
         let headers = known.headers.into_iter().chain(own).collect();
-        Some(Target { endpoint: Some(endpoint), headers, content, project: known.project })
+        Some(ExportTarget { endpoint: Some(endpoint), headers, content, project: known.project })
     }
 }
 
-impl Preset {
-    fn target(self, variable: &dyn Fn(&str) -> Option<String>) -> Target {
+impl TracingPreset {
+    fn target(self, variable: &dyn Fn(&str) -> Option<String>) -> ExportTarget {
         let or = |name: &str, usual: &str| variable(name).unwrap_or_else(|| usual.to_owned());
         let at =
             |base: String, path: &str| Some(format!("{}{path}{TRACES_PATH}", base.trim_end_matches('/')));
         let header = |name: &str, value: Option<String>| value.map(|value| (name.to_owned(), value.into()));
         match self {
-            Self::Langsmith => Target {
+            Self::Langsmith => ExportTarget {
                 endpoint: at(or("LANGSMITH_ENDPOINT", "https://api.smith.langchain.com"), "/otel"),
                 headers: [
                     header("x-api-key", variable("LANGSMITH_API_KEY")),
@@ -100,7 +100,7 @@ impl Preset {
                 .into_iter()
                 .flatten()
                 .collect(),
-                ..Target::default()
+                ..ExportTarget::default()
             },
             Self::Langfuse => {
                 let keys = variable("LANGFUSE_PUBLIC_KEY").zip(variable("LANGFUSE_SECRET_KEY"));
@@ -108,29 +108,29 @@ impl Preset {
                     format!("Basic {}", STANDARD.encode(format!("{public}:{secret}")))
                 });
                 let base = variable("LANGFUSE_BASE_URL").or_else(|| variable("LANGFUSE_HOST"));
-                Target {
+                ExportTarget {
                     endpoint: at(
                         base.unwrap_or_else(|| "https://cloud.langfuse.com".to_owned()),
                         "/api/public/otel",
                     ),
                     headers: header("authorization", basic).into_iter().collect(),
-                    ..Target::default()
+                    ..ExportTarget::default()
                 }
             }
             Self::Phoenix => {
                 let bearer = variable("PHOENIX_API_KEY").map(|key| format!("Bearer {key}"));
-                Target {
+                ExportTarget {
                     endpoint: at(or("PHOENIX_COLLECTOR_ENDPOINT", "http://localhost:6006"), ""),
                     headers: header("authorization", bearer).into_iter().collect(),
                     project: Some(or("PHOENIX_PROJECT_NAME", "segue")),
-                    ..Target::default()
+                    ..ExportTarget::default()
                 }
             }
         }
     }
 }
 
-impl Target {
+impl ExportTarget {
     /// Returns the headers as the exporter takes them.
     pub fn exposed_headers(&self) -> std::collections::HashMap<String, String> {
         self.headers.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect()
@@ -143,7 +143,7 @@ mod tests {
 
     type Told = (Option<String>, Vec<(String, String)>);
 
-    fn target(toml: &Settings, set: &[(&str, &str)]) -> Option<Told> {
+    fn target(toml: &TracingSettings, set: &[(&str, &str)]) -> Option<Told> {
         let set: BTreeMap<String, String> =
             set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let target = toml.target(&|name| set.get(name).cloned())?;
@@ -152,18 +152,23 @@ mod tests {
         Some((target.endpoint, headers))
     }
 
-    fn with(preset: Preset) -> Settings {
-        Settings { preset: Some(preset), ..Settings::default() }
+    fn with(preset: TracingPreset) -> TracingSettings {
+        TracingSettings { preset: Some(preset), ..TracingSettings::default() }
     }
 
     #[test]
     fn nothing_is_sent_anywhere_unless_somebody_says_where() {
-        assert_eq!(target(&Settings::default(), &[]), None);
-        assert_eq!(target(&with(Preset::Phoenix), &[("OTEL_SDK_DISABLED", "TRUE")]), None);
-        assert_eq!(target(&with(Preset::Phoenix), &[("OTEL_TRACES_EXPORTER", "none")]), None);
+        assert_eq!(target(&TracingSettings::default(), &[]), None);
+        assert_eq!(target(&with(TracingPreset::Phoenix), &[("OTEL_SDK_DISABLED", "TRUE")]), None);
+        assert_eq!(target(&with(TracingPreset::Phoenix), &[("OTEL_TRACES_EXPORTER", "none")]), None);
         let standard = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")];
-        assert_eq!(target(&Settings::default(), &standard), Some((None, vec![])), "the exporter reads it");
-        let own = Settings { endpoint: Some("http://x/v1/traces".to_owned()), ..Settings::default() };
+        assert_eq!(
+            target(&TracingSettings::default(), &standard),
+            Some((None, vec![])),
+            "the exporter reads it"
+        );
+        let own =
+            TracingSettings { endpoint: Some("http://x/v1/traces".to_owned()), ..TracingSettings::default() };
         assert_eq!(target(&own, &[]), Some((Some("http://x/v1/traces".to_owned()), vec![])));
     }
 
@@ -171,7 +176,10 @@ mod tests {
     fn a_preset_knows_address_and_key_of_its_service() {
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
-            target(&with(Preset::Langsmith), &[("LANGSMITH_API_KEY", "k"), ("LANGSMITH_PROJECT", "p")]),
+            target(
+                &with(TracingPreset::Langsmith),
+                &[("LANGSMITH_API_KEY", "k"), ("LANGSMITH_PROJECT", "p")]
+            ),
             Some((
                 Some("https://api.smith.langchain.com/otel/v1/traces".to_owned()),
                 vec![header("langsmith-project", "p"), header("x-api-key", "k")]
@@ -179,7 +187,7 @@ mod tests {
         );
         assert_eq!(
             target(
-                &with(Preset::Langfuse),
+                &with(TracingPreset::Langfuse),
                 &[
                     ("LANGFUSE_PUBLIC_KEY", "a"),
                     ("LANGFUSE_SECRET_KEY", "b"),
@@ -192,7 +200,7 @@ mod tests {
             ))
         );
         assert_eq!(
-            target(&with(Preset::Phoenix), &[]),
+            target(&with(TracingPreset::Phoenix), &[]),
             Some((Some("http://localhost:6006/v1/traces".to_owned()), vec![]))
         );
     }

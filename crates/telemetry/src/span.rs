@@ -41,7 +41,7 @@ impl SpanId {
     }
 
     /// Returns the span of that name within the run.
-    pub fn within(run_id: RunId, key: &str) -> Self {
+    pub fn in_run(run_id: RunId, key: &str) -> Self {
         Self(Uuid::new_v5(&run_id.uuid(), key.as_bytes()))
     }
 
@@ -56,7 +56,7 @@ impl SpanId {
     }
 
     /// Returns the 64 bits of it that OpenTelemetry knows a span by: the half without a time.
-    pub fn short(self) -> [u8; 8] {
+    pub fn otel_id(self) -> [u8; 8] {
         let mut half = [0; 8];
         half.copy_from_slice(&self.0.as_bytes()[8..]);
         half
@@ -66,7 +66,7 @@ impl SpanId {
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum TraceSpanKind {
     /// A run, from its admission to its end.
     Run,
     /// An answer of the model with the work it asked for.
@@ -100,7 +100,7 @@ pub enum Kind {
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "reason", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SpanOutcome {
     /// It is under way.
     Working,
     /// It was done.
@@ -115,7 +115,7 @@ pub enum Outcome {
 
 /// Another span that this one follows from, in another trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Link {
+pub struct TraceSpanLink {
     /// Its trace.
     pub trace_id: TraceId,
     /// Itself.
@@ -124,7 +124,7 @@ pub struct Link {
 
 /// One span.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Span {
+pub struct TraceSpan {
     /// Its trace.
     pub trace_id: TraceId,
     /// Which it is.
@@ -133,7 +133,7 @@ pub struct Span {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<SpanId>,
     /// What was done.
-    pub kind: Kind,
+    pub kind: TraceSpanKind,
     /// The name it is exported under.
     pub name: String,
     /// What tells it from its like, in a few words: a reason, how much it was about.
@@ -145,7 +145,7 @@ pub struct Span {
     pub end: Option<Timestamp>,
     /// What came of it.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: SpanOutcome,
     /// The thread it happened in.
     pub thread_id: ThreadId,
     /// The run it happened in.
@@ -162,7 +162,7 @@ pub struct Span {
     pub usage: Option<Usage>,
     /// The tool that was called, and the id of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool: Option<ToolCalled>,
+    pub tool: Option<ToolCallRef>,
     /// Words to find it by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -171,7 +171,7 @@ pub struct Span {
     pub metadata: Map<String, Value>,
     /// What it follows from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<Link>,
+    pub links: Vec<TraceSpanLink>,
     /// What went in, with secrets withheld. It leaves the journal only when that is asked for.
     #[serde(skip)]
     pub input: Option<String>,
@@ -184,14 +184,14 @@ pub struct Span {
 
 /// A tool and a call of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ToolCalled {
+pub struct ToolCallRef {
     /// Its name.
     pub name: String,
     /// The id of the call.
     pub call_id: String,
 }
 
-impl Span {
+impl TraceSpan {
     /// Returns the time it took, or has taken until `now`.
     pub fn duration(&self, now: Timestamp) -> std::time::Duration {
         let until = self.end.unwrap_or(now);

@@ -33,5 +33,5 @@ pub enum Error {
     },
     /// A person stopped the work, and did not wait for its end.
     #[error("wait for the work to stop: it was stopped")]
-    GivenUp,
+    Aborted,
 }

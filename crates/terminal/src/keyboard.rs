@@ -8,26 +8,26 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 
-use crate::screen::{Cursor, Screen};
-use crate::signals::During;
-use crate::text::style::is_dumb;
+use crate::screen::{CursorMode, Screen};
+use crate::signals::SignalModeGuard;
+use crate::text::style::is_dumb_terminal;
 
 /// Keys typed while the program works are kept for the next prompt as long as this lives.
 ///
 /// Left to the terminal, they would be echoed into the answer, an Enter among them would reach the editor as a
 /// newline, and Ctrl-C would throw away what was typed before it.
 #[derive(Debug)]
-pub struct Quiet {
-    before: Termios,
+pub struct NoEchoGuard {
+    saved_modes: Termios,
 }
 
-impl Quiet {
+impl NoEchoGuard {
     /// Sets the mode; `None` where the program cannot draw over what it shows, and so shows no typed keys itself.
     ///
     /// # Errors
     /// When the terminal cannot be asked or set.
-    pub fn begin(screen: &Screen) -> io::Result<Option<Self>> {
-        if screen.cursor == Cursor::Fixed {
+    pub fn enable(screen: &Screen) -> io::Result<Option<Self>> {
+        if screen.cursor == CursorMode::Fixed {
             return Ok(None);
         }
         let before = tcgetattr(stdin())?;
@@ -38,25 +38,25 @@ impl Quiet {
         quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(stdin(), OptionalActions::Now, &quiet)?;
-        Ok(Some(Self { before }))
+        Ok(Some(Self { saved_modes: before }))
     }
 }
 
-impl Drop for Quiet {
+impl Drop for NoEchoGuard {
     fn drop(&mut self) {
         // Nothing can be done about a terminal that went away.
-        let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &self.saved_modes);
     }
 }
 
 /// The terminal tells a paste from typed keys as long as this lives.
 #[derive(Debug)]
-pub struct Bracketed;
+pub struct BracketedPasteGuard;
 
-impl Bracketed {
+impl BracketedPasteGuard {
     /// Asks the terminal for it; `None` where the program cannot steer it.
-    pub fn begin(screen: &Screen) -> io::Result<Option<Self>> {
-        if screen.cursor == Cursor::Fixed {
+    pub fn enable(screen: &Screen) -> io::Result<Option<Self>> {
+        if screen.cursor == CursorMode::Fixed {
             return Ok(None);
         }
         let mut stdout = io::stdout().lock();
@@ -66,7 +66,7 @@ impl Bracketed {
     }
 }
 
-impl Drop for Bracketed {
+impl Drop for BracketedPasteGuard {
     fn drop(&mut self) {
         let mut stdout = io::stdout().lock();
         // Nothing can be done about a terminal that went away.
@@ -76,13 +76,13 @@ impl Drop for Bracketed {
 
 /// The terminal as the program found it, to be put back where it ends without coming to its end.
 #[derive(Debug)]
-pub struct Usual {
+pub struct SavedTerminalModes {
     modes: Termios,
 }
 
-impl Usual {
+impl SavedTerminalModes {
     /// Returns the modes of the terminal; `None` where there is none.
-    pub fn found() -> Option<Self> {
+    pub fn capture() -> Option<Self> {
         tcgetattr(stdin()).ok().map(|modes| Self { modes })
     }
 
@@ -90,7 +90,7 @@ impl Usual {
     pub fn restore(&self) {
         let mut stdout = io::stdout();
         // Nothing can be done about a terminal that went away.
-        if stdout.is_terminal() && !is_dumb() {
+        if stdout.is_terminal() && !is_dumb_terminal() {
             let _ = stdout.write_all(b"\x1b[?2004l\x1b[?25h\r\n").and_then(|()| stdout.flush());
         }
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.modes);
@@ -98,7 +98,7 @@ impl Usual {
 }
 
 /// Runs `work`, which is another program, with the terminal as programs expect to find it.
-pub fn lent<T>(work: impl FnOnce() -> T) -> T {
+pub fn run_in_cooked_mode<T>(work: impl FnOnce() -> T) -> T {
     let before = tcgetattr(stdin()).ok();
     if let Some(before) = &before {
         let mut usual = before.clone();
@@ -110,7 +110,7 @@ pub fn lent<T>(work: impl FnOnce() -> T) -> T {
         let _ = tcsetattr(stdin(), OptionalActions::Now, &usual);
     }
     // Ctrl-C is meant for the other program; where signals cannot be listened to it ends both.
-    let _keys = During::keys().ok();
+    let _keys = SignalModeGuard::for_key_input().ok();
     let done = work();
     if let Some(before) = before {
         let _ = tcsetattr(stdin(), OptionalActions::Now, &before);

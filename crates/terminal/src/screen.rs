@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use crate::text::style::{Style, is_dumb};
+use crate::text::style::{Style, is_dumb_terminal};
 
 /// Columns where the width is not known.
 const COLUMNS_DEFAULT: usize = 80;
@@ -23,7 +23,7 @@ pub enum Audience {
 
 /// Whether rows that were drawn can be drawn over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cursor {
+pub enum CursorMode {
     /// The cursor can be moved.
     Free,
     /// What is printed stays: a dumb terminal, one a person wants plain, a pipe or a file.
@@ -32,7 +32,7 @@ pub enum Cursor {
 
 /// How a terminal is drawn on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drawing {
+pub enum DrawMode {
     /// As far as the terminal can: with colour, and over what was drawn.
     Live,
     /// Line under line, without colour; questions are answered by the line.
@@ -49,36 +49,36 @@ pub struct Screen {
     /// Who looks at it.
     pub audience: Audience,
     /// Whether rows can be drawn over.
-    pub cursor: Cursor,
+    pub cursor: CursorMode,
 }
 
 impl Screen {
     /// Returns the screen of this process. Without a `style`, it is the one that fits stdout.
-    pub fn new(style: Option<Style>, drawing: Drawing) -> Self {
+    pub fn new(style: Option<Style>, drawing: DrawMode) -> Self {
         let stdout = io::stdout();
         let audience = match stdout.is_terminal() && io::stdin().is_terminal() {
             true => Audience::Person,
             false => Audience::Program,
         };
         let cursor = match (audience, drawing) {
-            (Audience::Person, Drawing::Live) if !is_dumb() => Cursor::Free,
-            (Audience::Person | Audience::Program, Drawing::Live | Drawing::Plain) => Cursor::Fixed,
+            (Audience::Person, DrawMode::Live) if !is_dumb_terminal() => CursorMode::Free,
+            (Audience::Person | Audience::Program, DrawMode::Live | DrawMode::Plain) => CursorMode::Fixed,
         };
         let style = match drawing {
-            Drawing::Live => style.unwrap_or_else(|| Style::detect(&stdout)),
-            Drawing::Plain => Style::Plain,
+            DrawMode::Live => style.unwrap_or_else(|| Style::detect(&stdout)),
+            DrawMode::Plain => Style::Plain,
         };
-        Self { style, columns: columns(&stdout), audience, cursor }
+        Self { style, columns: detect_columns(&stdout), audience, cursor }
     }
 
     /// Returns whether a person sits at it who is shown every line once, and nothing that moves.
     pub fn is_plain(&self) -> bool {
-        self.audience == Audience::Person && self.cursor == Cursor::Fixed
+        self.audience == Audience::Person && self.cursor == CursorMode::Fixed
     }
 
     /// Measures the screen again: a person may have changed its width.
-    pub fn measure(&mut self) {
-        self.columns = columns(&io::stdout());
+    pub fn update_width(&mut self) {
+        self.columns = detect_columns(&io::stdout());
     }
 
     /// Returns the columns of a line of running text.
@@ -87,12 +87,12 @@ impl Screen {
     }
 
     /// Writes a line to stdout.
-    pub fn line(&self, text: impl Display) -> io::Result<()> {
+    pub fn print_line(&self, text: impl Display) -> io::Result<()> {
         writeln!(io::stdout().lock(), "{text}")
     }
 
     /// Writes lines to stdout.
-    pub fn lines(&self, lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {
+    pub fn print_lines(&self, lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         lines.into_iter().try_for_each(|line| writeln!(stdout, "{line}"))
     }
@@ -105,14 +105,14 @@ impl Screen {
     }
 
     /// Writes a line to stderr, for what is not the command's result.
-    pub fn note(&self, text: impl Display) {
+    pub fn print_to_stderr(&self, text: impl Display) {
         // Whoever closed stderr does not want to know.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 }
 
 /// The width of a terminal is measured; elsewhere it is what `COLUMNS` says.
-pub fn columns(output: &impl IsTerminal) -> usize {
+pub fn detect_columns(output: &impl IsTerminal) -> usize {
     let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
     let measured = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
     let found = if output.is_terminal() { measured().or_else(named) } else { named() };

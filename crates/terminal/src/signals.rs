@@ -9,43 +9,43 @@ use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::keyboard::Usual;
+use crate::keyboard::SavedTerminalModes;
 
 /// Signals after which the program ends although its work did not notice.
-const PATIENCE: usize = 3;
+const SIGNALS_BEFORE_EXIT: usize = 3;
 /// The exit code of a process that a signal ends, as shells have it for Ctrl-C.
 const EXIT_CODE_DEFAULT: u8 = 130;
 /// What a person is told who presses Ctrl-C at a prompt that cannot show it.
-const ONCE_MORE: &str = "\nCtrl-C once more, Ctrl-D or /quit leaves.\n> ";
+const INTERRUPT_HINT: &str = "\nCtrl-C once more, Ctrl-D or /quit leaves.\n> ";
 
 /// What a signal does at present.
 #[derive(Debug)]
-enum Mode {
+enum SignalMode {
     /// It ends the program.
-    End,
+    Exit,
     /// It goes to the work under way.
-    Work { to: UnboundedSender<()>, sent: usize },
+    Forward { sender: UnboundedSender<()>, sent_count: usize },
     /// Ctrl-C is a key, or is meant for another program; the others end this one.
-    Key,
+    KeyInput,
     /// Ctrl-C leaves a prompt when it comes twice; the others end the program.
     Prompt { pressed: bool },
 }
 
 #[derive(Debug)]
-struct State {
-    mode: Mode,
+struct SignalState {
+    mode: SignalMode,
     /// Whether the program was asked to end, not only its work.
-    is_ending: bool,
+    is_exiting: bool,
     /// The terminal as it was found.
-    usual: Option<Usual>,
+    saved_modes: Option<SavedTerminalModes>,
 }
 
 /// What is done before a signal ends the process, and the exit code it ends with.
 type ExitAction = fn() -> u8;
 
-static STATE: Mutex<State> = Mutex::new(State { mode: Mode::End, is_ending: false, usual: None });
+static STATE: Mutex<SignalState> = Mutex::new(SignalState { mode: SignalMode::Exit, is_exiting: false, saved_modes: None });
 /// Why the signals cannot be listened to, if so.
-static LISTENING: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
+static LISTENER_RESULT: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
 
 static EXIT_ACTION: OnceLock<ExitAction> = OnceLock::new();
 
@@ -56,30 +56,30 @@ pub fn set_exit_action(action: ExitAction) {
 
 /// Signals do something else as long as this lives.
 #[derive(Debug)]
-pub struct During {
-    before: Option<Mode>,
+pub struct SignalModeGuard {
+    previous_mode: Option<SignalMode>,
 }
 
-impl During {
-    fn begin(mode: Mode) -> io::Result<Self> {
-        listen()?;
-        Ok(Self { before: Some(std::mem::replace(&mut STATE.lock().mode, mode)) })
+impl SignalModeGuard {
+    fn enter(mode: SignalMode) -> io::Result<Self> {
+        ensure_listening()?;
+        Ok(Self { previous_mode: Some(std::mem::replace(&mut STATE.lock().mode, mode)) })
     }
 
     /// Ctrl-C is a key like others, or belongs to a program that has the terminal.
-    pub fn keys() -> io::Result<Self> {
-        Self::begin(Mode::Key)
+    pub fn for_key_input() -> io::Result<Self> {
+        Self::enter(SignalMode::KeyInput)
     }
 
     /// A line is read the way the terminal gives it.
-    pub fn prompt() -> io::Result<Self> {
-        Self::begin(Mode::Prompt { pressed: false })
+    pub fn for_prompt() -> io::Result<Self> {
+        Self::enter(SignalMode::Prompt { pressed: false })
     }
 }
 
-impl Drop for During {
+impl Drop for SignalModeGuard {
     fn drop(&mut self) {
-        if let Some(before) = self.before.take() {
+        if let Some(before) = self.previous_mode.take() {
             STATE.lock().mode = before;
         }
     }
@@ -87,52 +87,52 @@ impl Drop for During {
 
 /// The signals that come while work is under way.
 #[derive(Debug)]
-pub struct Signals {
-    come: UnboundedReceiver<()>,
-    _during: During,
+pub struct SignalReceiver {
+    receiver: UnboundedReceiver<()>,
+    _mode_guard: SignalModeGuard,
 }
 
-impl Signals {
+impl SignalReceiver {
     /// Takes them as long as this lives.
     ///
     /// # Errors
     /// When they cannot be listened to.
-    pub fn take() -> io::Result<Self> {
+    pub fn subscribe() -> io::Result<Self> {
         let (to, come) = unbounded_channel();
-        Ok(Self { come, _during: During::begin(Mode::Work { to, sent: 0 })? })
+        Ok(Self { receiver: come, _mode_guard: SignalModeGuard::enter(SignalMode::Forward { sender: to, sent_count: 0 })? })
     }
 
     /// Waits for the next one.
-    pub async fn next(&mut self) {
-        if self.come.recv().await.is_none() {
+    pub async fn recv(&mut self) {
+        if self.receiver.recv().await.is_none() {
             std::future::pending().await
         }
     }
 }
 
 /// Returns whether the program was asked to end, and not only what it was doing.
-pub fn is_ending() -> bool {
-    STATE.lock().is_ending
+pub fn is_exiting() -> bool {
+    STATE.lock().is_exiting
 }
 
 /// Says that the program ends: a person does not even wait for the work to stop.
-pub fn end() {
-    STATE.lock().is_ending = true;
+pub fn request_exit() {
+    STATE.lock().is_exiting = true;
 }
 
 /// Begins to listen, once. A thread of its own does, for at a prompt all others wait for a key.
-fn listen() -> io::Result<()> {
-    LISTENING.get_or_init(|| begin_listening().map_err(|error| error.kind())).map_err(io::Error::from)
+fn ensure_listening() -> io::Result<()> {
+    LISTENER_RESULT.get_or_init(|| spawn_listener().map_err(|error| error.kind())).map_err(io::Error::from)
 }
 
-fn begin_listening() -> io::Result<()> {
-    STATE.lock().usual = Usual::found();
+fn spawn_listener() -> io::Result<()> {
+    STATE.lock().saved_modes = SavedTerminalModes::capture();
     let (told, ready) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let listened = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()
-            .and_then(|runtime| runtime.block_on(forever(&told)));
+            .and_then(|runtime| runtime.block_on(listen_loop(&told)));
         if let Err(error) = listened {
             // Nobody waits any more once listening has begun.
             let _ = told.send(Err(error));
@@ -141,7 +141,7 @@ fn begin_listening() -> io::Result<()> {
     ready.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
-async fn forever(told: &std::sync::mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+async fn listen_loop(told: &std::sync::mpsc::Sender<io::Result<()>>) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -149,44 +149,44 @@ async fn forever(told: &std::sync::mpsc::Sender<io::Result<()>>) -> io::Result<(
     let _ = told.send(Ok(()));
     loop {
         tokio::select! {
-            Some(()) = interrupt.recv() => take(Asked::Stop),
-            Some(()) = terminate.recv() => take(Asked::End),
-            Some(()) = hangup.recv() => take(Asked::End),
+            Some(()) = interrupt.recv() => handle_signal(SignalRequest::Stop),
+            Some(()) = terminate.recv() => handle_signal(SignalRequest::Exit),
+            Some(()) = hangup.recv() => handle_signal(SignalRequest::Exit),
         }
     }
 }
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum SignalRequest {
     /// That what is done be stopped.
     Stop,
     /// That the program end.
-    End,
+    Exit,
 }
 
-fn take(asked: Asked) {
+fn handle_signal(asked: SignalRequest) {
     let mut state = STATE.lock();
-    state.is_ending |= asked == Asked::End;
+    state.is_exiting |= asked == SignalRequest::Exit;
     let ends = match (&mut state.mode, asked) {
-        (Mode::Work { to, sent }, _) => {
+        (SignalMode::Forward { sender: to, sent_count: sent }, _) => {
             *sent += 1;
-            to.send(()).is_err() || *sent >= PATIENCE
+            to.send(()).is_err() || *sent >= SIGNALS_BEFORE_EXIT
         }
-        (Mode::End, _) | (Mode::Key | Mode::Prompt { .. }, Asked::End) => true,
-        (Mode::Key, Asked::Stop) => false,
-        (Mode::Prompt { pressed }, Asked::Stop) => {
+        (SignalMode::Exit, _) | (SignalMode::KeyInput | SignalMode::Prompt { .. }, SignalRequest::Exit) => true,
+        (SignalMode::KeyInput, SignalRequest::Stop) => false,
+        (SignalMode::Prompt { pressed }, SignalRequest::Stop) => {
             let was_pressed = std::mem::replace(pressed, true);
             if !was_pressed {
                 // A terminal that cannot be written to is left by the next one.
-                let _ = io::Write::write_all(&mut io::stdout(), ONCE_MORE.as_bytes());
+                let _ = io::Write::write_all(&mut io::stdout(), INTERRUPT_HINT.as_bytes());
                 let _ = io::Write::flush(&mut io::stdout());
             }
             was_pressed
         }
     };
     if ends {
-        if let Some(usual) = &state.usual {
+        if let Some(usual) = &state.saved_modes {
             usual.restore();
         }
         let code = EXIT_ACTION.get().map_or(EXIT_CODE_DEFAULT, |action| action());

@@ -3,16 +3,16 @@
 mod anthropic;
 mod chat;
 mod gemini;
+mod position;
 mod responses;
-mod when;
 
 use serde_json::Value;
 
-use crate::script::Reply;
+use crate::script::ScriptedReply;
 
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum WireFormat {
     Anthropic,
     Chat,
     Responses,
@@ -21,7 +21,7 @@ pub(crate) enum Format {
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Event {
+pub(crate) struct SseEvent {
     /// Its name, in formats that name their events.
     pub(crate) name: Option<String>,
     pub(crate) data: String,
@@ -29,16 +29,16 @@ pub(crate) struct Event {
 
 /// The events of an answer: those that bring content, and those that end it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Events {
+pub(crate) struct ReplyEvents {
     /// They bring content.
-    pub(crate) content: Vec<Event>,
+    pub(crate) content: Vec<SseEvent>,
     /// They end the answer; faults replace them.
-    pub(crate) end: Vec<Event>,
+    pub(crate) end: Vec<SseEvent>,
 }
 
-impl Format {
+impl WireFormat {
     /// Returns the format that is spoken under a path.
-    pub(crate) fn of_path(path: &str) -> Option<Self> {
+    pub(crate) fn from_path(path: &str) -> Option<Self> {
         match path {
             _ if path.ends_with("/v1/messages") => Some(Self::Anthropic),
             _ if path.ends_with("/v1/chat/completions") => Some(Self::Chat),
@@ -51,7 +51,7 @@ impl Format {
     }
 
     /// Returns the events of a reply; `number` tells the answers of one server apart.
-    pub(crate) fn events(self, reply: &Reply, number: usize) -> Events {
+    pub(crate) fn events(self, reply: &ScriptedReply, number: usize) -> ReplyEvents {
         match self {
             Self::Anthropic => anthropic::events(reply, number),
             Self::Chat => chat::events(reply, number),
@@ -61,19 +61,19 @@ impl Format {
     }
 
     /// Returns the event with which the provider reports inside a stream that it is overloaded.
-    pub(crate) fn overloaded(self) -> Event {
+    pub(crate) fn overloaded_event(self) -> SseEvent {
         match self {
-            Self::Anthropic => anthropic::overloaded(),
-            Self::Chat => chat::overloaded(),
-            Self::Responses => responses::overloaded(),
-            Self::Gemini => gemini::overloaded(),
+            Self::Anthropic => anthropic::overloaded_event(),
+            Self::Chat => chat::overloaded_event(),
+            Self::Responses => responses::overloaded_event(),
+            Self::Gemini => gemini::overloaded_event(),
         }
     }
 }
 
-impl Event {
+impl SseEvent {
     /// Returns an event that is named as its data says in `type`.
-    fn typed(data: &Value) -> Self {
+    fn named_by_type(data: &Value) -> Self {
         Self { name: data["type"].as_str().map(str::to_owned), data: data.to_string() }
     }
 
@@ -89,7 +89,7 @@ impl Event {
 }
 
 /// Returns the arguments as JSON text in two pieces, cut at a character.
-fn halves(args: &Value) -> [String; 2] {
+fn split_args(args: &Value) -> [String; 2] {
     let text = args.to_string();
     let middle = (text.len() / 2..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     [text[..middle].to_owned(), text[middle..].to_owned()]

@@ -7,5 +7,8 @@ mod format;
 mod script;
 mod server;
 
-pub use script::{Call, Fault, Gate, Matcher, Place, Reply, Script, Stop, Tokens};
-pub use server::{Error, Recorded, Server};
+pub use script::{
+    Gate, GatePosition, RequestMatcher, Script, ScriptedCall, ScriptedFault, ScriptedReply, ScriptedStop,
+    ScriptedTokens,
+};
+pub use server::{Error, RecordedRequest, ScriptedServer};

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use test_model::{Script, Server};
+use test_model::{Script, ScriptedServer};
 
 const USAGE: &str =
     "usage: segue-test-model SCRIPT.json\nPrints the URL it serves at, and serves until it is ended.";
@@ -18,14 +18,14 @@ fn main() -> ExitCode {
         .map_err(|error| error.to_string())
         .and_then(|text| serde_json::from_str::<Script>(&text).map_err(|error| error.to_string()));
     let server = match script {
-        Ok(script) => Server::start(script).map_err(|error| format!("failed to {error}")),
+        Ok(script) => ScriptedServer::start(script).map_err(|error| format!("failed to {error}")),
         Err(reason) => Err(format!("failed to read the script {}: {reason}", file.to_string_lossy())),
     };
     match server {
         Ok(server) => {
             // Whoever reads the URL may close the pipe behind it.
             let _ = writeln!(io::stdout(), "{}", server.url()).and_then(|()| io::stdout().flush());
-            server.wait();
+            server.join();
             ExitCode::SUCCESS
         }
         Err(message) => {

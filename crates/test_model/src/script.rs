@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::format::Format;
+use crate::format::WireFormat;
 
 /// The answers of a server.
 ///
@@ -14,7 +14,7 @@ use crate::format::Format;
 #[serde(deny_unknown_fields)]
 pub struct Script {
     /// The replies, in order.
-    pub replies: Vec<Reply>,
+    pub replies: Vec<ScriptedReply>,
     /// How many of the newest requests are kept to be looked at; all if absent. A bench keeps few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_kept: Option<usize>,
@@ -23,10 +23,10 @@ pub struct Script {
 /// One answer: what the model says, or how the server fails.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Reply {
+pub struct ScriptedReply {
     /// Which requests it answers; any if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub when: Option<Matcher>,
+    pub when: Option<RequestMatcher>,
     /// Whether it is used once or for every request it accepts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
@@ -38,13 +38,13 @@ pub struct Reply {
     pub text: Vec<String>,
     /// Tool calls of one batch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Call>,
+    pub calls: Vec<ScriptedCall>,
     /// Tokens; 10 and 5 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<ScriptedTokens>,
     /// Why the model stops; its calls if it makes some, else the end of its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop: Option<Stop>,
+    pub stop: Option<ScriptedStop>,
     /// The size of the pieces in which the bytes are sent; a piece may end in the middle of a character.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub piece_bytes: Option<usize>,
@@ -53,7 +53,7 @@ pub struct Reply {
     pub gate: Option<Gate>,
     /// How it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fault: Option<Fault>,
+    pub fault: Option<ScriptedFault>,
 }
 
 /// A place where a reply waits until it is let through, so that a test decides the order of things without a clock.
@@ -64,13 +64,13 @@ pub struct Gate {
     pub name: String,
     /// Where the reply waits.
     #[serde(default)]
-    pub at: Place,
+    pub at: GatePosition,
 }
 
 /// Where a reply waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum GatePosition {
     /// Before anything is sent, the status included.
     #[default]
     Start,
@@ -81,7 +81,7 @@ pub enum Place {
 /// Which requests a reply answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Matcher {
+pub struct RequestMatcher {
     /// What the path must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -102,7 +102,7 @@ pub struct Matcher {
 /// A tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
+pub struct ScriptedCall {
     /// The id; may be empty, as some servers have it.
     pub id: String,
     /// The tool.
@@ -114,7 +114,7 @@ pub struct Call {
 /// Tokens of one call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tokens {
+pub struct ScriptedTokens {
     /// Of the request.
     pub input: u64,
     /// Of the answer.
@@ -134,7 +134,7 @@ const fn is_zero(tokens: &u64) -> bool {
 /// Why the model stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum ScriptedStop {
     /// It has said everything.
     EndTurn,
     /// It waits for results.
@@ -148,7 +148,7 @@ pub enum Stop {
 /// How an answer fails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
+pub enum ScriptedFault {
     /// An answer with this status instead of a stream.
     Status {
         /// The status.
@@ -178,76 +178,77 @@ pub enum Fault {
 
 impl Script {
     /// Returns a script of these replies.
-    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         Self { replies: replies.into_iter().collect(), requests_kept: None }
     }
 
     /// Sets how many of the newest requests are kept.
     #[must_use]
-    pub fn keeping(mut self, requests: usize) -> Self {
+    pub fn with_requests_kept(mut self, requests: usize) -> Self {
         self.requests_kept = Some(requests);
         self
     }
 }
 
-impl Reply {
+impl ScriptedReply {
     /// Returns a reply that says `text` in one piece.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::pieces([text.into()])
+        Self::from_pieces([text.into()])
     }
 
     /// Returns a reply that says its text in these pieces.
-    pub fn pieces(pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn from_pieces(pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { text: pieces.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// Returns a reply that calls one tool.
     pub fn call(id: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
-        Self::default().and_call(id, name, args)
+        Self::default().with_call(id, name, args)
     }
 
     /// Returns a reply that fails.
-    pub fn fault(fault: Fault) -> Self {
+    pub fn fault(fault: ScriptedFault) -> Self {
         Self { fault: Some(fault), ..Self::default() }
     }
 
     /// Returns a reply of this status that asks to be tried again at once, so that no test waits.
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         let headers = BTreeMap::from([("retry-after".to_owned(), "0".to_owned())]);
-        Self::fault(Fault::Status { status, headers, body: body.into() })
+        Self::fault(ScriptedFault::Status { status, headers, body: body.into() })
     }
 
     /// Adds a tool call.
     #[must_use]
-    pub fn and_call(mut self, id: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
-        self.calls.push(Call { id: id.into(), name: name.into(), args });
+    pub fn with_call(mut self, id: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
+        self.calls.push(ScriptedCall { id: id.into(), name: name.into(), args });
         self
     }
 
     /// Sets the reasoning before the text.
     #[must_use]
-    pub fn thinking(mut self, pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn with_thinking(mut self, pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.thinking = pieces.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets the tokens.
     #[must_use]
-    pub fn tokens(mut self, input: u64, output: u64) -> Self {
-        self.tokens = Some(Tokens { input, output, ..Tokens::default() });
+    pub fn with_tokens(mut self, input: u64, output: u64) -> Self {
+        self.tokens = Some(ScriptedTokens { input, output, ..ScriptedTokens::default() });
         self
     }
 
     /// Sets how many tokens of the request were read from a cache and written to one.
     #[must_use]
-    pub fn cached(mut self, read: u64, written: u64) -> Self {
-        self.tokens = Some(Tokens { cache_read: read, cache_write: written, ..self.tokens_or_default() });
+    pub fn with_cached_tokens(mut self, read: u64, written: u64) -> Self {
+        self.tokens =
+            Some(ScriptedTokens { cache_read: read, cache_write: written, ..self.tokens_or_default() });
         self
     }
 
     /// Makes it wait at the gate of that name until the server opens it.
     #[must_use]
-    pub fn gated(mut self, name: impl Into<String>, at: Place) -> Self {
+    pub fn with_gate(mut self, name: impl Into<String>, at: GatePosition) -> Self {
         self.gate = Some(Gate { name: name.into(), at });
         self
     }
@@ -262,21 +263,21 @@ impl Reply {
 
     /// Sets why the model stops.
     #[must_use]
-    pub fn stop(mut self, stop: Stop) -> Self {
+    pub fn with_stop(mut self, stop: ScriptedStop) -> Self {
         self.stop = Some(stop);
         self
     }
 
     /// Sets the size of the pieces in which the bytes are sent.
     #[must_use]
-    pub fn in_pieces_of(mut self, bytes: usize) -> Self {
+    pub fn with_piece_bytes(mut self, bytes: usize) -> Self {
         self.piece_bytes = Some(bytes);
         self
     }
 
     /// Makes the reply fail after its text.
     #[must_use]
-    pub fn then(mut self, fault: Fault) -> Self {
+    pub fn with_fault(mut self, fault: ScriptedFault) -> Self {
         self.fault = Some(fault);
         self
     }
@@ -297,41 +298,44 @@ impl Reply {
 
     /// Makes it answer every request it accepts instead of one.
     #[must_use]
-    pub fn repeated(mut self) -> Self {
+    pub fn with_repeat(mut self) -> Self {
         self.always = true;
         self
     }
 
-    pub(crate) fn tokens_or_default(&self) -> Tokens {
-        self.tokens.unwrap_or(Tokens { input: 10, output: 5, ..Tokens::default() })
+    pub(crate) fn tokens_or_default(&self) -> ScriptedTokens {
+        self.tokens.unwrap_or(ScriptedTokens { input: 10, output: 5, ..ScriptedTokens::default() })
     }
 
-    pub(crate) fn stop_or_default(&self) -> Stop {
-        self.stop.unwrap_or(if self.calls.is_empty() { Stop::EndTurn } else { Stop::ToolCalls })
+    pub(crate) fn stop_or_default(&self) -> ScriptedStop {
+        self.stop.unwrap_or(if self.calls.is_empty() {
+            ScriptedStop::EndTurn
+        } else {
+            ScriptedStop::ToolCalls
+        })
     }
 }
 
-impl Matcher {
+impl RequestMatcher {
     /// Returns whether a request is accepted; its body is read only by a matcher that asks about it.
-    pub(crate) fn accepts<'b>(&self, path: &str, format: Format, body: impl Fn() -> &'b Value) -> bool {
-        let when = || format.when(body());
+    pub(crate) fn accepts<'b>(&self, path: &str, format: WireFormat, body: impl Fn() -> &'b Value) -> bool {
+        let when = || format.request_position(body());
         self.path.as_deref().is_none_or(|part| path.contains(part))
-            && self.contains.as_deref().is_none_or(|part| holds(body(), part))
-            && self
-                .said
-                .as_deref()
-                .is_none_or(|part| format.said(body()).iter().any(|said| holds(said, part)))
+            && self.contains.as_deref().is_none_or(|part| contains_text(body(), part))
+            && self.said.as_deref().is_none_or(|part| {
+                format.last_human_messages(body()).iter().any(|said| contains_text(said, part))
+            })
             && self.turn.is_none_or(|turn| when().turn == turn)
             && self.step.is_none_or(|step| when().step == step)
     }
 }
 
 /// Returns whether some text of the value contains `part`.
-fn holds(value: &Value, part: &str) -> bool {
+fn contains_text(value: &Value, part: &str) -> bool {
     match value {
         Value::String(text) => text.contains(part),
-        Value::Array(items) => items.iter().any(|item| holds(item, part)),
-        Value::Object(fields) => fields.values().any(|item| holds(item, part)),
+        Value::Array(items) => items.iter().any(|item| contains_text(item, part)),
+        Value::Object(fields) => fields.values().any(|item| contains_text(item, part)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
@@ -345,11 +349,17 @@ mod tests {
     #[test]
     fn a_script_reads_as_it_is_written() {
         let script = Script::new([
-            Reply::pieces(["a", "b"]).thinking(["hm"]).tokens(1, 2).stop(Stop::MaxTokens).in_pieces_of(1),
-            Reply::call("c1", "read", json!({"path": "x"})).when_body_contains("x").when_path_contains("/v1"),
-            Reply::status(429, "slow"),
-            Reply::text("a").then(Fault::Half).repeated().cached(3, 4),
-            Reply::text("a").gated("g", Place::End).when_turn_is(2, 1),
+            ScriptedReply::from_pieces(["a", "b"])
+                .with_thinking(["hm"])
+                .with_tokens(1, 2)
+                .with_stop(ScriptedStop::MaxTokens)
+                .with_piece_bytes(1),
+            ScriptedReply::call("c1", "read", json!({"path": "x"}))
+                .when_body_contains("x")
+                .when_path_contains("/v1"),
+            ScriptedReply::status(429, "slow"),
+            ScriptedReply::text("a").with_fault(ScriptedFault::Half).with_repeat().with_cached_tokens(3, 4),
+            ScriptedReply::text("a").with_gate("g", GatePosition::End).when_turn_is(2, 1),
         ]);
         let text = serde_json::to_string(&script).expect("it is written");
         assert_eq!(serde_json::from_str::<Script>(&text).expect("it is read"), script);
@@ -360,10 +370,10 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<Script>(text);
         assert_eq!(
             read(r#"{"replies":[{"text":["hi"]}]}"#).expect("it is read"),
-            Script::new([Reply::text("hi")])
+            Script::new([ScriptedReply::text("hi")])
         );
         let hang = read(r#"{"replies":[{"fault":"hang"}]}"#).expect("it is read");
-        assert_eq!(hang, Script::new([Reply::fault(Fault::Hang)]));
+        assert_eq!(hang, Script::new([ScriptedReply::fault(ScriptedFault::Hang)]));
         assert!(read(r#"{"replies":[{"txet":["hi"]}]}"#).is_err());
     }
 }

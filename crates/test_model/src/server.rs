@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
-use crate::format::{Event, Format};
-use crate::script::{Fault, Gate, Place, Reply, Script};
+use crate::format::{SseEvent, WireFormat};
+use crate::script::{Gate, GatePosition, Script, ScriptedFault, ScriptedReply};
 
 /// Why a server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub struct Error(#[from] io::Error);
 
 /// A request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
+pub struct RecordedRequest {
     /// The method.
     pub method: String,
     /// The path with the query.
@@ -44,47 +44,47 @@ pub struct Recorded {
 
 /// A running server; it ends when it is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct ScriptedServer {
     url: String,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPlayback>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<Played>,
+struct SharedPlayback {
+    state: Mutex<PlaybackState>,
     calls: watch::Sender<usize>,
     /// How many clients went away while a reply hung.
-    gone: watch::Sender<usize>,
+    disconnects: watch::Sender<usize>,
     connections: watch::Sender<usize>,
-    open: watch::Sender<BTreeSet<String>>,
+    open_gates: watch::Sender<BTreeSet<String>>,
 }
 
 #[derive(Debug)]
-struct Played {
+struct PlaybackState {
     /// Replies with whether they are used up.
-    replies: Vec<(Reply, bool)>,
+    replies: Vec<(ScriptedReply, bool)>,
     /// The newest requests, as many as are kept.
-    requests: VecDeque<Arrived>,
+    requests: VecDeque<RawRequest>,
     requests_kept: usize,
     calls: usize,
 }
 
 /// A request whose body is not read yet: tests look at few of those that a bench sends.
 #[derive(Debug)]
-struct Arrived {
+struct RawRequest {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Arrived {
-    fn read(&self) -> Recorded {
+impl RawRequest {
+    fn to_recorded(&self) -> RecordedRequest {
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let headers = self.headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes())));
-        Recorded {
+        RecordedRequest {
             method: self.method.to_string(),
             path: self.uri.to_string(),
             headers: headers.collect(),
@@ -98,7 +98,7 @@ impl Arrived {
     }
 }
 
-impl Server {
+impl ScriptedServer {
     /// Starts a server on a free port of the loopback interface.
     ///
     /// # Errors
@@ -109,18 +109,20 @@ impl Server {
         let url = format!("http://{}", listener.local_addr()?);
         let replies = script.replies.into_iter().map(|reply| (reply, false)).collect();
         let requests_kept = script.requests_kept.unwrap_or(usize::MAX);
-        let state = Mutex::new(Played { replies, requests: VecDeque::new(), requests_kept, calls: 0 });
-        let shared = Arc::new(Shared {
+        let state = Mutex::new(PlaybackState { replies, requests: VecDeque::new(), requests_kept, calls: 0 });
+        let shared = Arc::new(SharedPlayback {
             state,
             calls: watch::Sender::new(0),
-            gone: watch::Sender::new(0),
+            disconnects: watch::Sender::new(0),
             connections: watch::Sender::new(0),
-            open: watch::Sender::new(BTreeSet::new()),
+            open_gates: watch::Sender::new(BTreeSet::new()),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let app =
-            Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(shared.clone());
+        let app = Router::new()
+            .fallback(handle_request)
+            .layer(DefaultBodyLimit::disable())
+            .with_state(shared.clone());
         let arriving = shared.clone();
         let thread = std::thread::Builder::new().name("scripted".to_owned()).spawn(move || {
             runtime.block_on(async {
@@ -148,40 +150,40 @@ impl Server {
     }
 
     /// Returns the requests so far, in order; the newest ones if the script keeps no more.
-    pub fn requests(&self) -> Vec<Recorded> {
-        self.shared.state.lock().requests.iter().map(Arrived::read).collect()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.state.lock().requests.iter().map(RawRequest::to_recorded).collect()
     }
 
     /// Returns how many requests there were so far.
-    pub fn calls(&self) -> usize {
+    pub fn call_count(&self) -> usize {
         self.shared.state.lock().calls
     }
 
     /// Returns how many connections there were so far.
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         *self.shared.connections.borrow()
     }
 
     /// Opens the gate of that name for all replies that wait there and all that come. The program's gates are opened by
     /// a request to `/gates/NAME`.
-    pub fn open(&self, gate: &str) {
-        self.shared.open(gate);
+    pub fn open_gate(&self, gate: &str) {
+        self.shared.open_gate(gate);
     }
 
     /// Waits until there were `count` requests in all.
-    pub async fn called(&self, count: usize) {
+    pub async fn wait_for_calls(&self, count: usize) {
         // It fails only without a sender, and `self` holds one.
         let _ = self.shared.calls.subscribe().wait_for(|calls| *calls >= count).await;
     }
 
     /// Waits until `count` clients in all have gone away while a reply hung or stalled.
-    pub async fn clients_gone(&self, count: usize) {
+    pub async fn wait_for_disconnects(&self, count: usize) {
         // It fails only without a sender, and `self` holds one.
-        let _ = self.shared.gone.subscribe().wait_for(|gone| *gone >= count).await;
+        let _ = self.shared.disconnects.subscribe().wait_for(|gone| *gone >= count).await;
     }
 
     /// Waits for the server to end, which it does not by itself.
-    pub fn wait(mut self) {
+    pub fn join(mut self) {
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed there.
             let _ = thread.join();
@@ -189,7 +191,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -200,15 +202,15 @@ impl Drop for Server {
     }
 }
 
-impl Shared {
+impl SharedPlayback {
     /// Records the request and returns its number and the reply it gets.
-    fn play(&self, request: Arrived, format: Format) -> (usize, Option<Reply>) {
+    fn take_reply(&self, request: RawRequest, format: WireFormat) -> (usize, Option<ScriptedReply>) {
         let path = request.uri.to_string();
         let body = OnceCell::new();
         let read = || body.get_or_init(|| request.body());
         let mut played = self.state.lock();
         let accepts =
-            |reply: &Reply| reply.when.as_ref().is_none_or(|when| when.accepts(&path, format, read));
+            |reply: &ScriptedReply| reply.when.as_ref().is_none_or(|when| when.accepts(&path, format, read));
         let reply =
             played.replies.iter_mut().find(|(reply, used)| !used && accepts(reply)).map(|(reply, used)| {
                 *used = !reply.always;
@@ -224,49 +226,49 @@ impl Shared {
         (number, reply)
     }
 
-    fn open(&self, gate: &str) {
-        self.open.send_modify(|open| {
+    fn open_gate(&self, gate: &str) {
+        self.open_gates.send_modify(|open| {
             open.insert(gate.to_owned());
         });
     }
 
     /// Waits until the reply's gate is open, if it has one at this place.
-    async fn pass(&self, gate: Option<&Gate>, at: Place) {
+    async fn wait_at_gate(&self, gate: Option<&Gate>, at: GatePosition) {
         if let Some(gate) = gate.filter(|gate| gate.at == at) {
             // It fails only without a sender, and `self` holds one.
-            let _ = self.open.subscribe().wait_for(|open| open.contains(&gate.name)).await;
+            let _ = self.open_gates.subscribe().wait_for(|open| open.contains(&gate.name)).await;
         }
     }
 }
 
 /// Counts a client as gone when it is dropped with the reply that hung.
-struct Hanging(Arc<Shared>);
+struct HangGuard(Arc<SharedPlayback>);
 
-impl Drop for Hanging {
+impl Drop for HangGuard {
     fn drop(&mut self) {
-        self.0.gone.send_modify(|gone| *gone += 1);
+        self.0.disconnects.send_modify(|gone| *gone += 1);
     }
 }
 
-async fn answer(
-    State(shared): State<Arc<Shared>>,
+async fn handle_request(
+    State(shared): State<Arc<SharedPlayback>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     if let Some(gate) = uri.path().strip_prefix("/gates/") {
-        shared.open(gate);
+        shared.open_gate(gate);
         return StatusCode::NO_CONTENT.into_response();
     }
-    let Some(format) = Format::of_path(uri.path()) else {
+    let Some(format) = WireFormat::from_path(uri.path()) else {
         return (StatusCode::NOT_FOUND, format!("no wire format is spoken at {}", uri.path()))
             .into_response();
     };
-    match shared.play(Arrived { method, uri, headers, body }, format) {
+    match shared.take_reply(RawRequest { method, uri, headers, body }, format) {
         (number, Some(reply)) => {
-            shared.pass(reply.gate.as_ref(), Place::Start).await;
-            played(format, &reply, number, shared).await
+            shared.wait_at_gate(reply.gate.as_ref(), GatePosition::Start).await;
+            play_reply(format, &reply, number, shared).await
         }
         (number, None) => {
             let text = format!("the script has no reply for request {number}");
@@ -276,32 +278,43 @@ async fn answer(
     }
 }
 
-async fn played(format: Format, reply: &Reply, number: usize, shared: Arc<Shared>) -> Response {
+async fn play_reply(
+    format: WireFormat,
+    reply: &ScriptedReply,
+    number: usize,
+    shared: Arc<SharedPlayback>,
+) -> Response {
     let events = format.events(reply, number);
     let content = events.content;
     match &reply.fault {
         None => match &reply.gate {
-            Some(gate) if gate.at == Place::End => {
-                streamed(reply, content, Ending::Gated(shared, gate.clone(), events.end))
+            Some(gate) if gate.at == GatePosition::End => {
+                stream_response(reply, content, StreamEnding::Gated(shared, gate.clone(), events.end))
             }
-            Some(_) | None => streamed(reply, content.into_iter().chain(events.end).collect(), Ending::Clean),
+            Some(_) | None => stream_response(
+                reply,
+                content.into_iter().chain(events.end).collect(),
+                StreamEnding::Complete,
+            ),
         },
-        Some(Fault::Cut) => streamed(reply, content, Ending::Clean),
-        Some(Fault::Half) => streamed(reply, content, Ending::Abrupt),
-        Some(Fault::Stall) => streamed(reply, content, Ending::Never(Hanging(shared))),
-        Some(Fault::Empty) => streamed(reply, Vec::new(), Ending::Clean),
-        Some(Fault::BrokenJson) => {
-            let broken = Event { name: None, data: "{\"type\":".to_owned() };
-            streamed(reply, content.into_iter().chain([broken]).collect(), Ending::Clean)
+        Some(ScriptedFault::Cut) => stream_response(reply, content, StreamEnding::Complete),
+        Some(ScriptedFault::Half) => stream_response(reply, content, StreamEnding::Reset),
+        Some(ScriptedFault::Stall) => stream_response(reply, content, StreamEnding::Never(HangGuard(shared))),
+        Some(ScriptedFault::Empty) => stream_response(reply, Vec::new(), StreamEnding::Complete),
+        Some(ScriptedFault::BrokenJson) => {
+            let broken = SseEvent { name: None, data: "{\"type\":".to_owned() };
+            stream_response(reply, content.into_iter().chain([broken]).collect(), StreamEnding::Complete)
         }
-        Some(Fault::Overloaded) => {
-            streamed(reply, content.into_iter().chain([format.overloaded()]).collect(), Ending::Clean)
-        }
-        Some(Fault::Hang) => {
-            let _hanging = Hanging(shared);
+        Some(ScriptedFault::Overloaded) => stream_response(
+            reply,
+            content.into_iter().chain([format.overloaded_event()]).collect(),
+            StreamEnding::Complete,
+        ),
+        Some(ScriptedFault::Hang) => {
+            let _hanging = HangGuard(shared);
             std::future::pending().await
         }
-        Some(Fault::Status { status, headers, body }) => {
+        Some(ScriptedFault::Status { status, headers, body }) => {
             let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut response = (status, body.clone()).into_response();
             response.headers_mut().remove(CONTENT_TYPE);
@@ -316,19 +329,19 @@ async fn played(format: Format, reply: &Reply, number: usize, shared: Arc<Shared
 }
 
 /// How a stream ends.
-enum Ending {
-    Clean,
-    Abrupt,
-    Never(Hanging),
+enum StreamEnding {
+    Complete,
+    Reset,
+    Never(HangGuard),
     /// With these events, once the gate is open.
-    Gated(Arc<Shared>, Gate, Vec<Event>),
+    Gated(Arc<SharedPlayback>, Gate, Vec<SseEvent>),
 }
 
-fn streamed(reply: &Reply, events: Vec<Event>, ending: Ending) -> Response {
+fn stream_response(reply: &ScriptedReply, events: Vec<SseEvent>, ending: StreamEnding) -> Response {
     let chunks: Vec<Bytes> = match reply.piece_bytes {
         None => events.iter().map(|event| Bytes::from(event.to_wire())).collect(),
         Some(size) => {
-            let wire: String = events.iter().map(Event::to_wire).collect();
+            let wire: String = events.iter().map(SseEvent::to_wire).collect();
             wire.as_bytes().chunks(size.max(1)).map(Bytes::copy_from_slice).collect()
         }
     };
@@ -338,25 +351,25 @@ fn streamed(reply: &Reply, events: Vec<Event>, ending: Ending) -> Response {
         Ok::<_, io::Error>(chunk)
     });
     let body = match ending {
-        Ending::Clean => Body::from_stream(chunks),
-        Ending::Abrupt => {
+        StreamEnding::Complete => Body::from_stream(chunks),
+        StreamEnding::Reset => {
             let broken = stream::once(async {
                 tokio::task::yield_now().await;
                 Err(io::Error::from(io::ErrorKind::ConnectionReset))
             });
             Body::from_stream(chunks.chain(broken))
         }
-        Ending::Never(hanging) => {
+        StreamEnding::Never(hanging) => {
             let never = stream::once(async move {
                 let _hanging = hanging;
                 std::future::pending().await
             });
             Body::from_stream(chunks.chain(never))
         }
-        Ending::Gated(shared, gate, end) => {
+        StreamEnding::Gated(shared, gate, end) => {
             let end = stream::once(async move {
-                shared.pass(Some(&gate), Place::End).await;
-                Ok(Bytes::from(end.iter().map(Event::to_wire).collect::<String>()))
+                shared.wait_at_gate(Some(&gate), GatePosition::End).await;
+                Ok(Bytes::from(end.iter().map(SseEvent::to_wire).collect::<String>()))
             });
             Body::from_stream(chunks.chain(end))
         }

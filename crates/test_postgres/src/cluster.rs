@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use rustix::process::{Pid, Signal};
 
-use crate::programs::{self, Programs};
-use crate::server::{Place, Settings};
-use crate::shared::{self, Running};
-use crate::{Database, Error};
+use crate::programs::{self, PostgresPrograms};
+use crate::server::{ClusterSettings, DataLocation};
+use crate::shared::{self, ServerLease};
+use crate::{Error, TestDatabase};
 
 /// How much is written at once to fill a disk.
 const BALLAST_BYTES: usize = 64 * 1024;
@@ -20,7 +20,7 @@ const BALLAST_BYTES: usize = 64 * 1024;
 /// A server of its own, in about a second. It stops when this and all its databases are dropped, or the process ends.
 #[derive(Debug)]
 pub struct Cluster {
-    running: Arc<Running>,
+    server: Arc<ServerLease>,
 }
 
 impl Cluster {
@@ -29,17 +29,17 @@ impl Cluster {
     /// # Errors
     /// As for [`Database::create`].
     pub fn start() -> Result<Self, Error> {
-        Self::start_with(&Settings::default())
+        Self::start_with(&ClusterSettings::default())
     }
 
     /// Starts a server with settings of its own.
     ///
     /// # Errors
     /// As for [`Database::create`].
-    pub fn start_with(settings: &Settings) -> Result<Self, Error> {
-        let (users, folder) = shared::own_folder(settings.place)?;
-        let running = Running::own(users, folder, settings)?;
-        Ok(Self { running: Arc::new(running) })
+    pub fn start_with(settings: &ClusterSettings) -> Result<Self, Error> {
+        let (users, folder) = shared::create_server_folder(settings.data_location)?;
+        let running = ServerLease::start_own(users, folder, settings)?;
+        Ok(Self { server: Arc::new(running) })
     }
 
     /// Starts a server whose data is on a disk of so many mebibytes, of which an empty server takes about 60.
@@ -48,43 +48,43 @@ impl Cluster {
     ///
     /// # Errors
     /// As for [`Database::create`].
-    pub fn on_small_disk(mebibytes: u32) -> Result<Option<Self>, Error> {
-        let Some(user) = Programs::find()?.user else {
+    pub fn start_on_small_disk(mebibytes: u32) -> Result<Option<Self>, Error> {
+        let Some(user) = PostgresPrograms::find()?.user else {
             eprintln!("no small disk: only root may mount one");
             return Ok(None);
         };
-        let (users, folder) = shared::own_folder(Place::Memory)?;
+        let (users, folder) = shared::create_server_folder(DataLocation::Memory)?;
         let data = folder.join("data");
         fs::create_dir(&data).map_err(Error::file("make", &data))?;
         let mut mount = Command::new("mount");
         let options = format!("size={mebibytes}m,mode=0700,uid={},gid={}", user.uid, user.gid);
         mount.args(["-t", "tmpfs", "-o", &options, "segue-test"]).arg(&data);
-        if let Err(error) = programs::run(mount) {
+        if let Err(error) = programs::run_command(mount) {
             eprintln!("no small disk: failed to {error}");
             return Ok(None);
         }
-        let running = Running::own(users, folder, &Settings::default())?;
-        Ok(Some(Self { running: Arc::new(running) }))
+        let running = ServerLease::start_own(users, folder, &ClusterSettings::default())?;
+        Ok(Some(Self { server: Arc::new(running) }))
     }
 
     /// Makes an empty database on it.
     ///
     /// # Errors
     /// When the server does not answer.
-    pub fn create_database(&self) -> Result<Database, Error> {
-        Database::create_on(Arc::clone(&self.running))
+    pub fn create_database(&self) -> Result<TestDatabase, Error> {
+        TestDatabase::create_on(Arc::clone(&self.server))
     }
 
     /// Returns where it listens: the same after it was stopped and begun again.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.running.server.address()
+        self.server.server.address()
     }
 
     /// Returns the certificate of a server that offers TLS, as PEM; who trusts it trusts the server as `localhost`.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
-        self.running.server.folder_path().join("cert.pem")
+        self.server.server.folder_path().join("cert.pem")
     }
 
     /// Stops it as an operator does: connections end with an error, and nothing is lost.
@@ -92,7 +92,7 @@ impl Cluster {
     /// # Errors
     /// When it is not running.
     pub fn stop(&self) -> Result<(), Error> {
-        self.running.server.end("fast")
+        self.server.server.stop("fast")
     }
 
     /// Stops it as a power cut does, but for the disk: what was committed is there when it begins again.
@@ -100,15 +100,15 @@ impl Cluster {
     /// # Errors
     /// When it is not running.
     pub fn crash(&self) -> Result<(), Error> {
-        self.running.server.end("immediate")
+        self.server.server.stop("immediate")
     }
 
     /// Has it begin again after a stop or a crash, and returns when it takes connections.
     ///
     /// # Errors
     /// When it does not start, with its log.
-    pub fn begin(&self) -> Result<(), Error> {
-        self.running.server.begin()
+    pub fn start_again(&self) -> Result<(), Error> {
+        self.server.server.start()
     }
 
     /// Stops it and has it begin again.
@@ -117,7 +117,7 @@ impl Cluster {
     /// As for [`Self::stop`] and [`Self::begin`].
     pub fn restart(&self) -> Result<(), Error> {
         self.stop()?;
-        self.begin()
+        self.start_again()
     }
 
     /// Has all its processes hang, as on a machine that stands still: connections stay open and say nothing.
@@ -141,7 +141,7 @@ impl Cluster {
     /// # Errors
     /// When it has no disk of its own.
     pub fn fill_disk(&self) -> Result<(), Error> {
-        let ballast = self.ballast();
+        let ballast = self.ballast_path();
         let fill = || {
             let mut file = File::create(&ballast)?;
             let block = vec![0; BALLAST_BYTES];
@@ -161,23 +161,23 @@ impl Cluster {
     /// # Errors
     /// When the disk was not filled.
     pub fn free_disk(&self) -> Result<(), Error> {
-        let ballast = self.ballast();
+        let ballast = self.ballast_path();
         fs::remove_file(&ballast).map_err(Error::file("remove", &ballast))
     }
 
-    fn ballast(&self) -> PathBuf {
-        self.running.server.folder_path().join("data").join("ballast")
+    fn ballast_path(&self) -> PathBuf {
+        self.server.server.folder_path().join("data").join("ballast")
     }
 
     /// Sends a signal to the server's first process and then to its children: a stopped parent has no more of them.
     fn signal(&self, signal: Signal) -> Result<(), Error> {
-        let file = self.running.server.folder_path().join("data/postmaster.pid");
+        let file = self.server.server.folder_path().join("data/postmaster.pid");
         let text = fs::read_to_string(&file).map_err(Error::file("read", &file))?;
         let parent = text.lines().next().and_then(|line| line.parse().ok()).and_then(Pid::from_raw);
         let parent = parent.ok_or_else(|| Error::file("read", &file)(io::ErrorKind::InvalidData.into()))?;
         let failed = Error::io("signal a server");
         rustix::process::kill_process(parent, signal).map_err(|error| failed(error.into()))?;
-        for child in children(parent).map_err(Error::io("list the processes"))? {
+        for child in child_pids(parent).map_err(Error::io("list the processes"))? {
             // One that has just ended needs no signal.
             let _ = rustix::process::kill_process(child, signal);
         }
@@ -186,13 +186,13 @@ impl Cluster {
 }
 
 /// Returns the processes whose parent is that one.
-fn children(parent: Pid) -> io::Result<Vec<Pid>> {
+fn child_pids(parent: Pid) -> io::Result<Vec<Pid>> {
     let parent = parent.as_raw_nonzero().to_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if let Some(pid) = number.and_then(Pid::from_raw)
-            && parent_of(&entry.path()).as_ref() == Some(&parent)
+            && parent_pid(&entry.path()).as_ref() == Some(&parent)
         {
             found.push(pid);
         }
@@ -201,7 +201,7 @@ fn children(parent: Pid) -> io::Result<Vec<Pid>> {
 }
 
 /// Returns the parent of the process of that folder of `/proc`: the second word behind its name in brackets.
-fn parent_of(process: &Path) -> Option<String> {
+fn parent_pid(process: &Path) -> Option<String> {
     let facts = fs::read_to_string(process.join("stat")).ok()?;
     facts.rsplit_once(')')?.1.split_whitespace().nth(1).map(str::to_owned)
 }

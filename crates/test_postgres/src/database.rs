@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::Error;
-use crate::shared::Running;
+use crate::shared::ServerLease;
 
 /// The environment variable that says where tests keep what they store, as far as that may be anywhere.
 pub const STORE_VARIABLE: &str = "SEGUE_TEST_STORE";
@@ -15,36 +15,36 @@ pub const STORE_VARIABLE: &str = "SEGUE_TEST_STORE";
 ///
 /// Dropped, it is gone, whoever is still connected to it.
 #[derive(Debug)]
-pub struct Database {
-    running: Arc<Running>,
+pub struct TestDatabase {
+    server: Arc<ServerLease>,
     name: String,
 }
 
-impl Database {
+impl TestDatabase {
     /// Makes a database on the server that all tests share, starting the server if need be: in some ten milliseconds,
     /// or about a second. It may be called inside a runtime.
     ///
     /// # Errors
     /// When PostgreSQL is not installed, with what to install, or the server does not start, with its log.
     pub fn create() -> Result<Self, Error> {
-        Self::create_on(Running::shared()?)
+        Self::create_on(ServerLease::acquire_shared()?)
     }
 
     /// Makes one when the tests are to keep what they store on a server: [`STORE_VARIABLE`] is `postgres`.
     ///
     /// # Errors
     /// As for [`Self::create`].
-    pub fn where_wanted() -> Result<Option<Self>, Error> {
+    pub fn create_if_configured() -> Result<Option<Self>, Error> {
         match std::env::var(STORE_VARIABLE).as_deref() {
             Ok("postgres") => Self::create().map(Some),
             _ => Ok(None),
         }
     }
 
-    pub(crate) fn create_on(running: Arc<Running>) -> Result<Self, Error> {
+    pub(crate) fn create_on(running: Arc<ServerLease>) -> Result<Self, Error> {
         let name = format!("test_{}", Uuid::new_v4().simple());
         running.server.create_database(&name)?;
-        Ok(Self { running, name })
+        Ok(Self { server: running, name })
     }
 
     /// Performs statements in it that return nothing, as somebody who may do anything.
@@ -52,31 +52,31 @@ impl Database {
     /// # Errors
     /// What the server says of them.
     pub fn execute(&self, statements: &str) -> Result<(), Error> {
-        self.running.server.execute_in(&self.name, statements)
+        self.server.server.execute_in(&self.name, statements)
     }
 
     /// Performs a statement as somebody who may read anything, and returns the first column of what it answers.
     ///
     /// # Errors
     /// What the server says of it.
-    pub fn texts(&self, statement: &str) -> Result<Vec<String>, Error> {
-        self.running.server.texts_in(&self.name, statement)
+    pub fn query_texts(&self, statement: &str) -> Result<Vec<String>, Error> {
+        self.server.server.query_texts(&self.name, statement)
     }
 
     /// Returns every row of every table, each after the name of its table.
     ///
     /// # Errors
     /// What the server says of it.
-    pub fn rows(&self) -> Result<Vec<String>, Error> {
+    pub fn dump_rows(&self) -> Result<Vec<String>, Error> {
         let select = "SELECT string_agg(format('SELECT %L || stored::text FROM %I stored', tablename || ': ', tablename), \
                       ' UNION ALL ') FROM pg_tables WHERE schemaname = 'public'";
-        self.texts(&(self.texts(select)?.concat() + " ORDER BY 1"))
+        self.query_texts(&(self.query_texts(select)?.concat() + " ORDER BY 1"))
     }
 
     /// Returns its URL over the server's socket, without a password: what a test uses unless it is about the network.
     #[must_use]
     pub fn socket_url(&self) -> String {
-        self.running.server.socket_url(&self.name)
+        self.server.server.socket_url(&self.name)
     }
 
     /// Returns its URL over TCP, with a password.
@@ -88,19 +88,19 @@ impl Database {
     /// Returns its URL over TCP by way of another address, such as a [`crate::Proxy`]'s.
     #[must_use]
     pub fn url_through(&self, address: SocketAddr) -> String {
-        self.running.server.url(address, &self.name)
+        self.server.server.url(address, &self.name)
     }
 
     /// Returns where its server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.running.server.address()
+        self.server.server.address()
     }
 }
 
-impl Drop for Database {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         // Without an answer it stays until its server goes, soon: a test that stopped its own server has no other.
-        let _ = self.running.server.execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        let _ = self.server.server.execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 pub enum Error {
     /// A program is not installed.
     #[error("find `{program}`: install {package}, or put it into PATH")]
-    Missing {
+    ProgramMissing {
         /// The program.
         program: &'static str,
         /// What it comes with.
@@ -16,7 +16,7 @@ pub enum Error {
     },
     /// PostgreSQL refuses to run as root, and there is nobody else.
     #[error("run a server as root: neither `postgres` nor `nobody` is a user of this machine")]
-    NoUser,
+    NoUnprivilegedUser,
     /// A program failed.
     #[error("run `{program}`: {said}")]
     Program {
@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// The server did not answer in time.
     #[error("have an answer to `{statement}` in time")]
-    Silent {
+    AnswerTimeout {
         /// The statement.
         statement: String,
     },

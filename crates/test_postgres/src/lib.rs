@@ -17,7 +17,7 @@ mod server;
 mod shared;
 
 pub use cluster::Cluster;
-pub use database::{Database, STORE_VARIABLE};
+pub use database::{STORE_VARIABLE, TestDatabase};
 pub use error::Error;
-pub use proxy::{Cut, Proxy};
-pub use server::{Place, Settings, Tls};
+pub use proxy::{CutPoint, Proxy};
+pub use server::{ClusterSettings, DataLocation, TlsMode};

@@ -9,41 +9,48 @@ use std::process::{Command, Stdio};
 use crate::Error;
 
 /// Where Debian and its relatives keep the programs of each version.
-const VERSIONS: &str = "/usr/lib/postgresql";
+const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 /// Whom the programs run as when a test runs as root, which they refuse: the first who is there.
-const UNPRIVILEGED: [&str; 2] = ["postgres", "nobody"];
+const UNPRIVILEGED_USERS: [&str; 2] = ["postgres", "nobody"];
 
 /// A user by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct User {
+pub struct SystemUser {
     pub uid: u32,
     pub gid: u32,
 }
 
 /// The programs of one version of PostgreSQL.
 #[derive(Debug, Clone)]
-pub struct Programs {
+pub struct PostgresPrograms {
     folder: PathBuf,
     /// Whom they run as; nobody else than the test when this is `None`.
-    pub user: Option<User>,
+    pub user: Option<SystemUser>,
 }
 
-impl Programs {
+impl PostgresPrograms {
     /// Returns those in PATH, else the newest of Debian's.
     pub fn find() -> Result<Self, Error> {
-        let missing =
-            Error::Missing { program: "initdb", package: "PostgreSQL 15 or later (Debian: postgresql)" };
-        let folder = in_path("initdb").or_else(newest).ok_or(missing)?;
-        in_path("flock").ok_or(Error::Missing { program: "flock", package: "util-linux" })?;
+        let missing = Error::ProgramMissing {
+            program: "initdb",
+            package: "PostgreSQL 15 or later (Debian: postgresql)",
+        };
+        let folder = find_in_path("initdb").or_else(find_newest_debian).ok_or(missing)?;
+        find_in_path("flock").ok_or(Error::ProgramMissing { program: "flock", package: "util-linux" })?;
         let user = match rustix::process::geteuid().is_root() {
             false => None,
-            true => Some(unprivileged().ok_or(Error::NoUser)?),
+            true => Some(find_unprivileged_user().ok_or(Error::NoUnprivilegedUser)?),
         };
         Ok(Self { folder, user })
     }
 
     /// Runs one of the programs in a folder, as the user who owns the server.
-    pub fn run<A: AsRef<OsStr>>(&self, program: &str, folder: &Path, args: &[A]) -> Result<(), Error> {
+    pub fn run_program<A: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        folder: &Path,
+        args: &[A],
+    ) -> Result<(), Error> {
         let path = self.folder.join(program);
         let mut command = Command::new(if path.exists() { path.as_os_str() } else { program.as_ref() });
         command.args(args).current_dir(folder).env("LC_ALL", "C");
@@ -53,12 +60,12 @@ impl Programs {
         if let Some(user) = self.user {
             command.uid(user.uid).gid(user.gid);
         }
-        run(command)
+        run_command(command)
     }
 }
 
 /// Runs a command to its end.
-pub fn run(mut command: Command) -> Result<(), Error> {
+pub fn run_command(mut command: Command) -> Result<(), Error> {
     let said = match command.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
@@ -68,15 +75,15 @@ pub fn run(mut command: Command) -> Result<(), Error> {
 }
 
 /// Returns the folder in PATH that has a program; where it is a link, the folder of the program itself.
-fn in_path(program: &str) -> Option<PathBuf> {
+fn find_in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found =
         std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())?;
     Some(fs::canonicalize(found).ok()?.parent()?.to_owned())
 }
 
-fn newest() -> Option<PathBuf> {
-    let versions = fs::read_dir(VERSIONS).ok()?.flatten();
+fn find_newest_debian() -> Option<PathBuf> {
+    let versions = fs::read_dir(DEBIAN_FOLDER).ok()?.flatten();
     let numbered = versions.filter_map(|entry| {
         let version: u32 = entry.file_name().to_str()?.parse().ok()?;
         let folder = entry.path().join("bin");
@@ -85,16 +92,16 @@ fn newest() -> Option<PathBuf> {
     numbered.max().map(|(_, folder)| folder)
 }
 
-fn unprivileged() -> Option<User> {
+fn find_unprivileged_user() -> Option<SystemUser> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
-    UNPRIVILEGED.iter().find_map(|name| user_of(&users, name))
+    UNPRIVILEGED_USERS.iter().find_map(|name| parse_user(&users, name))
 }
 
 /// Returns the numbers of a user in the text of `/etc/passwd`.
-fn user_of(users: &str, name: &str) -> Option<User> {
+fn parse_user(users: &str, name: &str) -> Option<SystemUser> {
     let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut numbers = line.split(':').skip(2);
-    Some(User { uid: numbers.next()?.parse().ok()?, gid: numbers.next()?.parse().ok()? })
+    Some(SystemUser { uid: numbers.next()?.parse().ok()?, gid: numbers.next()?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -105,7 +112,7 @@ mod tests {
     fn a_user_is_found_by_the_whole_name() {
         let users =
             "root:x:0:0:root:/root:/bin/sh\npostgres2:x:7:8::/:\npostgres:x:101:104:,,,:/var:/bin/bash\n";
-        assert_eq!(user_of(users, "postgres"), Some(User { uid: 101, gid: 104 }));
-        assert_eq!(user_of(users, "nobody"), None);
+        assert_eq!(parse_user(users, "postgres"), Some(SystemUser { uid: 101, gid: 104 }));
+        assert_eq!(parse_user(users, "nobody"), None);
     }
 }

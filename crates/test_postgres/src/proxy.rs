@@ -22,7 +22,7 @@ const CHUNKS_MAX: usize = 256;
 
 /// A place at which one connection is cut, once. Words are looked for in what one end writes at once, without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum CutPoint {
     /// When so many bytes more have gone to the server.
     ToServer(usize),
     /// When so many bytes more have come back.
@@ -35,16 +35,16 @@ pub enum Cut {
 
 /// What the proxy does with connections.
 #[derive(Debug, Clone, Copy, Default)]
-struct Way {
-    silent: bool,
+struct ProxyMode {
+    is_silent: bool,
     /// How long a byte takes to the server.
-    there: Duration,
+    delay_to_server: Duration,
     /// How long a byte takes to the client.
-    back: Duration,
+    delay_to_client: Duration,
 }
 
 /// What `serve` is asked to do, and told to confirm.
-enum Order {
+enum ProxyCommand {
     Refuse,
     Accept,
     Cut,
@@ -54,9 +54,9 @@ enum Order {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    way: watch::Sender<Way>,
-    cut: Arc<Mutex<Option<Cut>>>,
-    orders: mpsc::UnboundedSender<(Order, Sender<()>)>,
+    mode: watch::Sender<ProxyMode>,
+    cut_point: Arc<Mutex<Option<CutPoint>>>,
+    commands: mpsc::UnboundedSender<(ProxyCommand, Sender<()>)>,
 }
 
 impl Proxy {
@@ -73,10 +73,10 @@ impl Proxy {
             Ok((listener.local_addr()?, listener))
         };
         let (address, listener) = listen().map_err(Error::io("listen"))?;
-        let (way, ways) = watch::channel(Way::default());
+        let (way, ways) = watch::channel(ProxyMode::default());
         let (orders, ordered) = mpsc::unbounded_channel();
         let cut = Arc::new(Mutex::new(None));
-        let link = Link { server, ways, cut: Arc::clone(&cut) };
+        let link = ProxyLink { server, modes: ways, cut_point: Arc::clone(&cut) };
         let work = move || {
             let served =
                 runtime.block_on(async { serve(TcpListener::from_std(listener)?, link, ordered).await });
@@ -85,7 +85,7 @@ impl Proxy {
             }
         };
         std::thread::Builder::new().spawn(work).map_err(Error::io("start a thread"))?;
-        Ok(Self { address, way, cut, orders })
+        Ok(Self { address, mode: way, cut_point: cut, commands: orders })
     }
 
     /// Returns where it listens.
@@ -96,39 +96,39 @@ impl Proxy {
 
     /// Has every byte take that long to the server, and that long back, however many are on their way.
     pub fn delay(&self, there: Duration, back: Duration) {
-        self.way.send_modify(|way| (way.there, way.back) = (there, back));
+        self.mode.send_modify(|way| (way.delay_to_server, way.delay_to_client) = (there, back));
     }
 
     /// Has nothing pass any more: connections are taken and stay open, and neither end hears of the other.
     pub fn silence(&self) {
-        self.way.send_modify(|way| way.silent = true);
+        self.mode.send_modify(|way| way.is_silent = true);
     }
 
     /// Has the machine refuse connections. Those there are go on.
     pub fn refuse(&self) {
-        self.order(Order::Refuse);
+        self.send_command(ProxyCommand::Refuse);
     }
 
     /// Takes back [`Self::silence`] and [`Self::refuse`]; what was held back passes.
-    pub fn pass(&self) {
-        self.order(Order::Accept);
-        self.way.send_modify(|way| way.silent = false);
+    pub fn restore(&self) {
+        self.send_command(ProxyCommand::Accept);
+        self.mode.send_modify(|way| way.is_silent = false);
     }
 
     /// Cuts all connections: both ends are told that there is none.
     pub fn cut(&self) {
-        self.order(Order::Cut);
+        self.send_command(ProxyCommand::Cut);
     }
 
     /// Cuts the connection that comes to that place first.
-    pub fn cut_at(&self, place: Cut) {
-        *self.cut.lock() = Some(place);
+    pub fn cut_at(&self, place: CutPoint) {
+        *self.cut_point.lock() = Some(place);
     }
 
     /// Has an order carried out before it returns.
-    fn order(&self, order: Order) {
+    fn send_command(&self, order: ProxyCommand) {
         let (done, is_done) = std::sync::mpsc::channel();
-        if self.orders.send((order, done)).is_ok() {
+        if self.commands.send((order, done)).is_ok() {
             // An error says that the proxy has ended, and its connections with it.
             let _ = is_done.recv();
         }
@@ -137,17 +137,17 @@ impl Proxy {
 
 /// What a connection has to know.
 #[derive(Clone)]
-struct Link {
+struct ProxyLink {
     server: SocketAddr,
-    ways: watch::Receiver<Way>,
-    cut: Arc<Mutex<Option<Cut>>>,
+    modes: watch::Receiver<ProxyMode>,
+    cut_point: Arc<Mutex<Option<CutPoint>>>,
 }
 
 /// Serves until the proxy is dropped.
 async fn serve(
     listener: TcpListener,
-    link: Link,
-    mut orders: mpsc::UnboundedReceiver<(Order, Sender<()>)>,
+    link: ProxyLink,
+    mut orders: mpsc::UnboundedReceiver<(ProxyCommand, Sender<()>)>,
 ) -> std::io::Result<()> {
     let address = listener.local_addr()?;
     let mut listener = Some(listener);
@@ -165,10 +165,10 @@ async fn serve(
             order = orders.recv() => {
                 let Some((order, done)) = order else { return Ok(()) };
                 match order {
-                    Order::Refuse => listener = None,
-                    Order::Accept if listener.is_none() => listener = Some(TcpListener::bind(address).await?),
-                    Order::Accept => {}
-                    Order::Cut => {
+                    ProxyCommand::Refuse => listener = None,
+                    ProxyCommand::Accept if listener.is_none() => listener = Some(TcpListener::bind(address).await?),
+                    ProxyCommand::Accept => {}
+                    ProxyCommand::Cut => {
                         uncut = watch::channel(()).0;
                         while connections.join_next().await.is_some() {}
                     }
@@ -176,7 +176,7 @@ async fn serve(
                 let _ = done.send(());
             }
             Ok((client, _)) = accepted => {
-                connections.spawn(connect(client, link.clone(), uncut.subscribe()));
+                connections.spawn(proxy_connection(client, link.clone(), uncut.subscribe()));
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
         }
@@ -184,20 +184,20 @@ async fn serve(
 }
 
 /// Why a connection ends.
-enum End {
+enum ConnectionEnd {
     /// An end has failed, or the connection was cut.
     Broken,
     /// The answer to what the server was sent is to be lost.
     AnswerLost,
 }
 
-impl From<std::io::Error> for End {
+impl From<std::io::Error> for ConnectionEnd {
     fn from(_: std::io::Error) -> Self {
         Self::Broken
     }
 }
 
-async fn connect(mut client: TcpStream, link: Link, mut uncut: watch::Receiver<()>) {
+async fn proxy_connection(mut client: TcpStream, link: ProxyLink, mut uncut: watch::Receiver<()>) {
     let Ok(mut server) = TcpStream::connect(link.server).await else { return };
     let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
     let ended = {
@@ -205,16 +205,16 @@ async fn connect(mut client: TcpStream, link: Link, mut uncut: watch::Receiver<(
         let (server_read, server_write) = server.split();
         tokio::select! {
             ended = async { tokio::try_join!(
-                pump(client_read, server_write, Side::There, link.clone()),
-                pump(server_read, client_write, Side::Back, link),
+                forward_bytes(client_read, server_write, Direction::ToServer, link.clone()),
+                forward_bytes(server_read, client_write, Direction::ToClient, link),
             ) } => ended.map(|_| ()),
-            _ = uncut.changed() => Err(End::Broken),
+            _ = uncut.changed() => Err(ConnectionEnd::Broken),
         }
     };
     match ended {
         Ok(()) => return,
-        Err(End::Broken) => {}
-        Err(End::AnswerLost) => {
+        Err(ConnectionEnd::Broken) => {}
+        Err(ConnectionEnd::AnswerLost) => {
             // The server works off what it has, and then notices that there is no more.
             let _ = server.shutdown().await;
             let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
@@ -226,28 +226,28 @@ async fn connect(mut client: TcpStream, link: Link, mut uncut: watch::Receiver<(
 
 /// A direction.
 #[derive(Clone, Copy)]
-enum Side {
-    There,
-    Back,
+enum Direction {
+    ToServer,
+    ToClient,
 }
 
 /// Hands on what comes from one end, when its time has come.
-async fn pump(
+async fn forward_bytes(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    side: Side,
-    link: Link,
-) -> Result<(), End> {
+    side: Direction,
+    link: ProxyLink,
+) -> Result<(), ConnectionEnd> {
     let (queue, mut queued) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
-    let mut ways = link.ways.clone();
+    let mut ways = link.modes.clone();
     let read = async {
         loop {
             let mut chunk = Vec::with_capacity(CHUNK_BYTES);
             from.read_buf(&mut chunk).await?;
-            let way = *link.ways.borrow();
+            let way = *link.modes.borrow();
             let delay = match side {
-                Side::There => way.there,
-                Side::Back => way.back,
+                Direction::ToServer => way.delay_to_server,
+                Direction::ToClient => way.delay_to_client,
             };
             let is_end = chunk.is_empty();
             if queue.send((Instant::now() + delay, chunk)).await.is_err() || is_end {
@@ -259,11 +259,11 @@ async fn pump(
         while let Some((due, chunk)) = queued.recv().await {
             sleep_until(due).await;
             // The proxy itself is gone when there is nobody who could end the silence.
-            ways.wait_for(|way| !way.silent).await.map_err(|_| End::Broken)?;
+            ways.wait_for(|way| !way.is_silent).await.map_err(|_| ConnectionEnd::Broken)?;
             if chunk.is_empty() {
                 break;
             }
-            let (passed, end) = look(&link.cut, side, &chunk);
+            let (passed, end) = check_cut_point(&link.cut_point, side, &chunk);
             to.write_all(&chunk[..passed]).await?;
             if let Some(end) = end {
                 return Err(end);
@@ -275,20 +275,29 @@ async fn pump(
 }
 
 /// Returns how much of a chunk passes, and how the connection ends behind it if this is the place to cut.
-fn look(cut: &Mutex<Option<Cut>>, side: Side, chunk: &[u8]) -> (usize, Option<End>) {
+fn check_cut_point(
+    cut: &Mutex<Option<CutPoint>>,
+    side: Direction,
+    chunk: &[u8],
+) -> (usize, Option<ConnectionEnd>) {
     let mut cut = cut.lock();
     let unharmed = (chunk.len(), None);
     let (passed, end) = match (cut.as_mut(), side) {
-        (Some(Cut::ToServer(left)), Side::There) | (Some(Cut::ToClient(left)), Side::Back) => {
+        (Some(CutPoint::ToServer(left)), Direction::ToServer)
+        | (Some(CutPoint::ToClient(left)), Direction::ToClient) => {
             let passed = chunk.len().min(*left);
             *left -= passed;
-            (passed, (*left == 0).then_some(End::Broken))
+            (passed, (*left == 0).then_some(ConnectionEnd::Broken))
         }
-        (Some(Cut::Request(words)), Side::There) if has(chunk, words) => (0, Some(End::Broken)),
-        (Some(Cut::Answer(words)), Side::There) if has(chunk, words) => (chunk.len(), Some(End::AnswerLost)),
-        (Some(Cut::Request(_) | Cut::Answer(_) | Cut::ToClient(_)), Side::There)
-        | (Some(Cut::Request(_) | Cut::Answer(_) | Cut::ToServer(_)), Side::Back)
-        | (None, Side::There | Side::Back) => unharmed,
+        (Some(CutPoint::Request(words)), Direction::ToServer) if contains_words(chunk, words) => {
+            (0, Some(ConnectionEnd::Broken))
+        }
+        (Some(CutPoint::Answer(words)), Direction::ToServer) if contains_words(chunk, words) => {
+            (chunk.len(), Some(ConnectionEnd::AnswerLost))
+        }
+        (Some(CutPoint::Request(_) | CutPoint::Answer(_) | CutPoint::ToClient(_)), Direction::ToServer)
+        | (Some(CutPoint::Request(_) | CutPoint::Answer(_) | CutPoint::ToServer(_)), Direction::ToClient)
+        | (None, Direction::ToServer | Direction::ToClient) => unharmed,
     };
     if end.is_some() {
         *cut = None;
@@ -296,6 +305,6 @@ fn look(cut: &Mutex<Option<Cut>>, side: Side, chunk: &[u8]) -> (usize, Option<En
     (passed, end)
 }
 
-fn has(chunk: &[u8], words: &str) -> bool {
+fn contains_words(chunk: &[u8], words: &str) -> bool {
     chunk.windows(words.len()).any(|window| window == words.as_bytes())
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio_postgres::SimpleQueryMessage;
 
 use crate::Error;
-use crate::programs::Programs;
+use crate::programs::PostgresPrograms;
 
 /// Who owns the databases and connects: an ordinary user without special rights, as in an installation.
 const OWNER: &str = "segue";
@@ -23,13 +23,13 @@ const PASSWORD: &str = "SCRAM-SHA-256$1:dGVzdCBkYXRhYmFzZS4uLg==$XdCm/TD5NTbAEgm
 /// Who makes and drops databases, over the socket only.
 const ADMIN: &str = "postgres";
 /// Where files are in memory, on Linux.
-const MEMORY: &str = "/dev/shm";
+const MEMORY_FOLDER: &str = "/dev/shm";
 /// How much room there must be in memory. A server takes 50 MB, and each database 8 MB; containers often have 64 MB.
 const MEMORY_MIN_BYTES: u64 = 1 << 30;
 /// Stops the server when its users are gone.
-const SUPERVISE: &str = include_str!("supervise.sh");
+const SUPERVISE_SCRIPT: &str = include_str!("supervise.sh");
 /// How long a statement may take. Making a database under load takes a tenth of a second.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often another port is tried when somebody else took the free one first.
 const PORTS_MAX: usize = 5;
 /// How much of the log an error shows.
@@ -37,7 +37,7 @@ const LOG_LINES_MAX: usize = 20;
 
 /// What every server is started with. No test needs its data after a power cut, so nothing is synced to disk; who
 /// compares speeds sets `fsync` and `full_page_writes`. The zone is nobody's, so that a local time taken for UTC shows.
-const OPTIONS: &[(&str, &str)] = &[
+const DEFAULT_OPTIONS: &[(&str, &str)] = &[
     ("listen_addresses", "127.0.0.1"),
     ("fsync", "off"),
     ("full_page_writes", "off"),
@@ -51,11 +51,11 @@ const OPTIONS: &[(&str, &str)] = &[
 ];
 
 /// The orders of text to try: one of a language, so that whoever relies on the order of bytes finds out.
-const LOCALES: [&[&str]; 2] = [&["--locale-provider=icu", "--icu-locale=en-US"], &[]];
+const LOCALE_OPTIONS: [&[&str]; 2] = [&["--locale-provider=icu", "--icu-locale=en-US"], &[]];
 
 /// Whether a server offers TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tls {
+pub enum TlsMode {
     /// It does not know TLS.
     #[default]
     Off,
@@ -65,7 +65,7 @@ pub enum Tls {
 
 /// Where a server keeps its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Place {
+pub enum DataLocation {
     /// In memory where there is room: making a database there takes a fifth of the time.
     #[default]
     Memory,
@@ -75,38 +75,38 @@ pub enum Place {
 
 /// What a test wants of its own server.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct ClusterSettings {
     /// Where its data is.
-    pub place: Place,
+    pub data_location: DataLocation,
     /// Lines for `postgresql.conf`, which come after those every server has.
     pub options: Vec<(&'static str, &'static str)>,
     /// Whether it offers TLS.
-    pub tls: Tls,
+    pub tls: TlsMode,
 }
 
 /// A server and its folder.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresServer {
     folder: PathBuf,
     port: u16,
 }
 
-impl Server {
+impl PostgresServer {
     /// Returns the server that an earlier process started in that folder, if it answers.
-    pub fn at(folder: PathBuf) -> Option<Self> {
+    pub fn attach(folder: PathBuf) -> Option<Self> {
         // The fourth line of the file is the port.
         let facts = fs::read_to_string(folder.join("data/postmaster.pid")).ok()?;
         let server = Self { port: facts.lines().nth(3)?.parse().ok()?, folder };
-        UnixStream::connect(server.socket()).ok()?;
+        UnixStream::connect(server.socket_path()).ok()?;
         Some(server)
     }
 
     /// Makes a folder for a server that lives while somebody holds the lock on that file, and `linger` longer.
-    pub fn folder(lock: File, linger: Duration, place: Place) -> Result<PathBuf, Error> {
-        let temporary = tempfile::Builder::new().prefix("segue-pg-").tempdir_in(place.folder());
+    pub fn create_folder(lock: File, linger: Duration, place: DataLocation) -> Result<PathBuf, Error> {
+        let temporary = tempfile::Builder::new().prefix("segue-pg-").tempdir_in(place.base_folder());
         let folder = temporary.map_err(Error::io("make a temporary folder"))?.keep();
         let mut supervisor = Command::new("sh");
-        supervisor.args(["-c", SUPERVISE, "supervise"]).arg(&folder).arg(linger.as_secs().to_string());
+        supervisor.args(["-c", SUPERVISE_SCRIPT, "supervise"]).arg(&folder).arg(linger.as_secs().to_string());
         // It must not share a fate with the test: no terminal, no group, no pipe that a test runner waits for.
         supervisor.process_group(0).current_dir("/").stdin(lock).stdout(Stdio::null()).stderr(Stdio::null());
         supervisor.spawn().map_err(Error::io("start the process that stops the server"))?;
@@ -114,56 +114,62 @@ impl Server {
     }
 
     /// Makes a server in that folder and starts it.
-    pub fn create(folder: PathBuf, settings: &Settings) -> Result<Self, Error> {
-        let programs = Programs::find()?;
+    pub fn create(folder: PathBuf, settings: &ClusterSettings) -> Result<Self, Error> {
+        let programs = PostgresPrograms::find()?;
         let data = folder.join("data");
         if let Some(user) = programs.user {
             let chown = std::os::unix::fs::chown(&folder, Some(user.uid), Some(user.gid));
             chown.map_err(Error::file("give away", &folder))?;
         }
-        initialize(&programs, &folder)?;
-        if settings.tls == Tls::Offered {
-            certify(&programs, &folder)?;
+        initialize_data(&programs, &folder)?;
+        if settings.tls == TlsMode::Offered {
+            create_certificate(&programs, &folder)?;
         }
-        configure(&data.join("postgresql.conf"), &folder, settings)
+        write_config(&data.join("postgresql.conf"), &folder, settings)
             .map_err(Error::file("write the settings in", &data))?;
-        let server = Self::begin_anywhere(&programs, folder)?;
+        let server = Self::start_on_free_port(&programs, folder)?;
         server.execute(&format!("CREATE ROLE {OWNER} LOGIN PASSWORD '{PASSWORD}'"))?;
         Ok(server)
     }
 
     /// Starts it at a free port, which somebody else may take before the server does.
-    fn begin_anywhere(programs: &Programs, folder: PathBuf) -> Result<Self, Error> {
+    fn start_on_free_port(programs: &PostgresPrograms, folder: PathBuf) -> Result<Self, Error> {
         let mut server = Self { folder, port: 0 };
         for _ in 1..PORTS_MAX {
             server.port = free_port()?;
-            match server.begin_with(programs) {
+            match server.start_with(programs) {
                 Err(Error::Program { .. }) if is_taken(server.port) => {}
                 result => return result.map(|()| server),
             }
         }
         server.port = free_port()?;
-        server.begin_with(programs).map(|()| server)
+        server.start_with(programs).map(|()| server)
     }
 
     /// Starts it again, at the same port.
-    pub fn begin(&self) -> Result<(), Error> {
-        self.begin_with(&Programs::find()?)
+    pub fn start(&self) -> Result<(), Error> {
+        self.start_with(&PostgresPrograms::find()?)
     }
 
-    fn begin_with(&self, programs: &Programs) -> Result<(), Error> {
+    fn start_with(&self, programs: &PostgresPrograms) -> Result<(), Error> {
         let log = self.folder.join("log");
         let options = format!("-p {}", self.port);
         let args = ["start", "-w", "-s", "-D", "data", "-l", "log", "-o", &options];
-        programs.run("pg_ctl", &self.folder, &args).map_err(|error| match error {
-            Error::Program { program, said } => Error::Program { program, said: said + "\n" + &tail(&log) },
+        programs.run_program("pg_ctl", &self.folder, &args).map_err(|error| match error {
+            Error::Program { program, said } => {
+                Error::Program { program, said: said + "\n" + &log_tail(&log) }
+            }
             other => other,
         })
     }
 
     /// Stops it in one of the ways of `pg_ctl`: `fast` ends connections and writes what is open, `immediate` crashes.
-    pub fn end(&self, mode: &str) -> Result<(), Error> {
-        Programs::find()?.run("pg_ctl", &self.folder, &["stop", "-w", "-s", "-D", "data", "-m", mode])
+    pub fn stop(&self, mode: &str) -> Result<(), Error> {
+        PostgresPrograms::find()?.run_program(
+            "pg_ctl",
+            &self.folder,
+            &["stop", "-w", "-s", "-D", "data", "-m", mode],
+        )
     }
 
     /// Performs statements that return nothing, each in a transaction of its own.
@@ -173,11 +179,11 @@ impl Server {
 
     /// Performs statements in a database.
     pub fn execute_in(&self, database: &str, statement: &str) -> Result<(), Error> {
-        self.texts_in(database, statement).map(drop)
+        self.query_texts(database, statement).map(drop)
     }
 
     /// Performs statements in a database, and returns the first column of what they answer.
-    pub fn texts_in(&self, database: &str, statement: &str) -> Result<Vec<String>, Error> {
+    pub fn query_texts(&self, database: &str, statement: &str) -> Result<Vec<String>, Error> {
         let mut config = tokio_postgres::Config::new();
         config.host_path(&self.folder).port(self.port).user(ADMIN).dbname(database);
         let failed = |source| Error::Statement { statement: statement.to_owned(), source };
@@ -193,8 +199,8 @@ impl Server {
                 .enable_all()
                 .build()
                 .map_err(Error::io("start a runtime"))?;
-            let answered = runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, perform).await });
-            answered.unwrap_or(Err(Error::Silent { statement: statement.to_owned() }))
+            let answered = runtime.block_on(async { tokio::time::timeout(ANSWER_TIMEOUT, perform).await });
+            answered.unwrap_or(Err(Error::AnswerTimeout { statement: statement.to_owned() }))
         };
         // A thread of its own, for the caller may be in a runtime, where nothing may block on another one.
         let messages = std::thread::scope(|scope| scope.spawn(ask).join())
@@ -232,22 +238,22 @@ impl Server {
         &self.folder
     }
 
-    fn socket(&self) -> PathBuf {
+    fn socket_path(&self) -> PathBuf {
         self.folder.join(format!(".s.PGSQL.{}", self.port))
     }
 }
 
-impl Place {
-    fn folder(self) -> PathBuf {
+impl DataLocation {
+    fn base_folder(self) -> PathBuf {
         let has_room = |facts: rustix::fs::StatVfs| facts.f_bavail * facts.f_frsize >= MEMORY_MIN_BYTES;
         match self {
-            Self::Memory if rustix::fs::statvfs(MEMORY).is_ok_and(has_room) => MEMORY.into(),
+            Self::Memory if rustix::fs::statvfs(MEMORY_FOLDER).is_ok_and(has_room) => MEMORY_FOLDER.into(),
             Self::Memory | Self::Disk => std::env::temp_dir(),
         }
     }
 }
 
-fn initialize(programs: &Programs, folder: &Path) -> Result<(), Error> {
+fn initialize_data(programs: &PostgresPrograms, folder: &Path) -> Result<(), Error> {
     let always = [
         "--pgdata=data",
         "--username=postgres",
@@ -259,8 +265,8 @@ fn initialize(programs: &Programs, folder: &Path) -> Result<(), Error> {
         "--no-instructions",
     ];
     let mut result = Ok(());
-    for locale in LOCALES {
-        result = programs.run("initdb", folder, &[&always, locale].concat());
+    for locale in LOCALE_OPTIONS {
+        result = programs.run_program("initdb", folder, &[&always, locale].concat());
         if result.is_ok() {
             break;
         }
@@ -268,24 +274,26 @@ fn initialize(programs: &Programs, folder: &Path) -> Result<(), Error> {
     result
 }
 
-fn configure(file: &Path, folder: &Path, settings: &Settings) -> io::Result<()> {
+fn write_config(file: &Path, folder: &Path, settings: &ClusterSettings) -> io::Result<()> {
     let mut file = File::options().append(true).open(file)?;
     writeln!(file, "unix_socket_directories = '{}'", folder.display())?;
     let tls: &[(&str, &str)] = match settings.tls {
-        Tls::Off => &[],
-        Tls::Offered => &[("ssl", "on"), ("ssl_cert_file", "../cert.pem"), ("ssl_key_file", "../key.pem")],
+        TlsMode::Off => &[],
+        TlsMode::Offered => {
+            &[("ssl", "on"), ("ssl_cert_file", "../cert.pem"), ("ssl_key_file", "../key.pem")]
+        }
     };
-    for (name, value) in OPTIONS.iter().chain(tls).chain(&settings.options) {
+    for (name, value) in DEFAULT_OPTIONS.iter().chain(tls).chain(&settings.options) {
         writeln!(file, "{name} = '{value}'")?;
     }
     Ok(())
 }
 
 /// Makes a certificate that is its own authority, for the name `localhost` and no address.
-fn certify(programs: &Programs, folder: &Path) -> Result<(), Error> {
+fn create_certificate(programs: &PostgresPrograms, folder: &Path) -> Result<(), Error> {
     let args = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout key.pem -out cert.pem \
                 -subj /CN=localhost -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE";
-    programs.run("openssl", folder, &args.split_whitespace().collect::<Vec<_>>())
+    programs.run_program("openssl", folder, &args.split_whitespace().collect::<Vec<_>>())
 }
 
 fn free_port() -> Result<u16, Error> {
@@ -297,7 +305,7 @@ fn is_taken(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err()
 }
 
-fn tail(log: &Path) -> String {
+fn log_tail(log: &Path) -> String {
     let log = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")

@@ -2,10 +2,10 @@
 //! its refusal as a result, and a person is asked about the rest, in one question an answer. What the rules say is
 //! decided in [`crate::permission`].
 
-mod answer;
-pub(crate) mod looked;
+mod decisions;
 mod request;
-mod visible;
+pub(crate) mod reviewed_call;
+mod text_warnings;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,16 +13,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use journal::Store;
-use protocol::{AiMessage, Block, Decisions, Interrupt};
+use protocol::{AiMessage, ContentBlock, Decisions, Interrupt};
 use runtime::{
-    Ask, Channels, Detail, EDITED_ARGS_CHANNEL, Failure, Hook, NextCall, Point, Rejection, Review,
-    StepContext, Subject, Tool, ToolCall, ToolContext, ToolOutput, Update,
+    CallReview, CallSubject, Channels, DecisionRejection, EDITED_ARGS_CHANNEL, GraphUpdate, Hook, HookPoint,
+    InterruptRequest, ReviewDetail, StepContext, StepFailure, Tool, ToolCall, ToolCallHandler, ToolContext,
+    ToolOutput,
 };
 
-use crate::files::change;
-use crate::permission::{self, Policy, RuleBook, Verdict, decide};
-use answer::{Decided, approved, asked, refused};
-use looked::{Looked, WORKSPACE_CHANNEL};
+use crate::files::file_change;
+use crate::permission::{self, ApprovalPolicy, PermissionVerdict, RuleBook, decide_call};
+use decisions::{DecisionBatch, approved_call, pending_calls, refusal_text};
+use reviewed_call::{ReviewedCall, WORKSPACE_CHANNEL};
 
 /// The name of the hook, under which its question is answered.
 const TOOL_APPROVAL: &str = "ToolApproval";
@@ -32,95 +33,120 @@ pub struct ToolApproval {
     tools: HashMap<String, Arc<dyn Tool>>,
     workspace: PathBuf,
     /// The workspace as people are shown it; `None` where the agent has no folder.
-    named_workspace: Option<String>,
-    book: Arc<RuleBook>,
-    policy: Policy,
+    displayed_workspace: Option<String>,
+    rule_book: Arc<RuleBook>,
+    policy: ApprovalPolicy,
 }
 
 impl ToolApproval {
     /// Returns the hook for these tools. `policy` says what becomes of calls that a person would be asked about.
-    pub fn new(tools: &[Arc<dyn Tool>], workspace: PathBuf, book: Arc<RuleBook>, policy: Policy) -> Self {
+    pub fn new(
+        tools: &[Arc<dyn Tool>],
+        workspace: PathBuf,
+        rule_book: Arc<RuleBook>,
+        policy: ApprovalPolicy,
+    ) -> Self {
         let tools = tools.iter().map(|tool| (tool.spec().name, Arc::clone(tool))).collect();
-        let named_workspace = Some(workspace.to_string_lossy().into_owned());
-        Self { tools, workspace, named_workspace, book, policy }
+        let displayed_workspace = Some(workspace.to_string_lossy().into_owned());
+        Self { tools, workspace, displayed_workspace, rule_book, policy }
     }
 
     /// Names no folder in questions: the agent has nothing of this machine.
     #[must_use]
     pub fn without_workspace(self) -> Self {
-        Self { named_workspace: None, ..self }
+        Self { displayed_workspace: None, ..self }
     }
 
     /// Returns what a call would do and what the rules say about it; `None` for a tool that there is not.
-    async fn judge(&self, step: &StepContext<'_>, call: &ToolCall) -> Option<(Review, Verdict)> {
-        self.judge_in(&ToolContext::of(step, call, &self.workspace), call).await
+    async fn judge_call(
+        &self,
+        step: &StepContext<'_>,
+        call: &ToolCall,
+    ) -> Option<(CallReview, PermissionVerdict)> {
+        self.judge_in_context(&ToolContext::for_call(step, call, &self.workspace), call).await
     }
 
-    async fn judge_in(&self, context: &ToolContext, call: &ToolCall) -> Option<(Review, Verdict)> {
+    async fn judge_in_context(
+        &self,
+        context: &ToolContext,
+        call: &ToolCall,
+    ) -> Option<(CallReview, PermissionVerdict)> {
         let tool = self.tools.get(&call.name)?;
         let review = tool.review(&call.args, context).await;
-        let verdict = decide(&self.book.rules(), &call.name, &review);
+        let verdict = decide_call(&self.rule_book.rules(), &call.name, &review);
         Some((review, verdict))
     }
 
-    async fn decide_all(&self, step: &StepContext<'_>, calls: &[ToolCall]) -> Result<Update, Failure> {
-        let mut decided = Decided::default();
+    async fn decide_all(
+        &self,
+        step: &StepContext<'_>,
+        calls: &[ToolCall],
+    ) -> Result<GraphUpdate, StepFailure> {
+        let mut decided = DecisionBatch::default();
         let mut requests = Vec::new();
         for call in calls {
-            let Some((review, verdict)) = self.judge(step, call).await else { continue };
+            let Some((review, verdict)) = self.judge_call(step, call).await else { continue };
             match (verdict, self.policy) {
-                (Verdict::Allow { .. }, _) => {}
-                (Verdict::Deny { rule }, _) => decided.refuse(call, "rule", &rule, &refused(&rule))?,
-                (Verdict::Ask { rule }, Policy::Allow) => {
-                    let looked = Looked::new(&call.id, &review, None);
+                (PermissionVerdict::Allow { .. }, _) => {}
+                (PermissionVerdict::Deny { rule }, _) => {
+                    decided.refuse(call, "rule", &rule, &refusal_text(&rule))?
+                }
+                (PermissionVerdict::Ask { rule }, ApprovalPolicy::Allow) => {
+                    let looked = ReviewedCall::new(&call.id, &review, None);
                     decided.approve(call, "policy", Some(&rule), looked)?;
                 }
-                (Verdict::Ask { rule }, Policy::Deny) => {
+                (PermissionVerdict::Ask { rule }, ApprovalPolicy::Deny) => {
                     let reason = format!(
                         "Not done: a person would have to approve this call ({rule}), and nobody is there to ask. Go on \
                          without it, or say what is needed."
                     );
                     decided.refuse(call, "policy", &rule, &reason)?;
                 }
-                (Verdict::Ask { rule }, Policy::Ask) => {
-                    let (review, looked) = self.look(step, call, review).await;
-                    let request = request::request(&self.book.rules(), call, &review, &rule);
+                (PermissionVerdict::Ask { rule }, ApprovalPolicy::Ask) => {
+                    let (review, looked) = self.record_review(step, call, review).await;
+                    let request = request::action_request(&self.rule_book.rules(), call, &review, &rule);
                     requests.push((looked, request));
                 }
             }
         }
         let (calls, requests): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
         let mut update = decided.into_update(step, calls)?;
-        let workspace = self.named_workspace.clone().filter(|_| !requests.is_empty());
-        looked::set_workspace(&mut update.channels, workspace.as_ref(), step.channels);
+        let workspace = self.displayed_workspace.clone().filter(|_| !requests.is_empty());
+        reviewed_call::set_workspace(&mut update.channels, workspace.as_ref(), step.channels);
         if !requests.is_empty() {
-            let payload = request::payload(requests, workspace);
-            update.asks.push(Ask { key: TOOL_APPROVAL.to_owned(), payload });
+            let payload = request::interrupt_payload(requests, workspace);
+            update.interrupts.push(InterruptRequest { key: TOOL_APPROVAL.to_owned(), payload });
         }
         Ok(update)
     }
 
     /// Returns the folder in which the calls of the newest answer were proposed, if that is not the one in which they
     /// would be made here.
-    fn other_workspace(&self, step: &StepContext<'_>) -> Result<Option<String>, Failure> {
+    fn proposed_workspace(&self, step: &StepContext<'_>) -> Result<Option<String>, StepFailure> {
         let proposed = WORKSPACE_CHANNEL.get(step.channels)?;
-        Ok(proposed.filter(|proposed| Some(proposed) != self.named_workspace.as_ref()))
+        Ok(proposed.filter(|proposed| Some(proposed) != self.displayed_workspace.as_ref()))
     }
 
     /// Returns what a person is shown of the call, and what has to be the same when it is made: of a change also the
     /// file, for the call may be made by a process that has not read it.
-    async fn look(&self, step: &StepContext<'_>, call: &ToolCall, review: Review) -> (Review, Looked) {
-        let ([Subject::Path(path)], Detail::Diff(_)) = (review.subjects.as_slice(), &review.detail) else {
-            let looked = Looked::new(&call.id, &review, None);
+    async fn record_review(
+        &self,
+        step: &StepContext<'_>,
+        call: &ToolCall,
+        review: CallReview,
+    ) -> (CallReview, ReviewedCall) {
+        let ([CallSubject::Path(path)], ReviewDetail::Diff(_)) = (review.subjects.as_slice(), &review.detail)
+        else {
+            let looked = ReviewedCall::new(&call.id, &review, None);
             return (review, looked);
         };
-        let content = change::content(&self.workspace, path).await;
+        let content = file_change::current_content_hash(&self.workspace, path).await;
         // If the file changed before it was hashed, this review has nothing to show, and the call does nothing.
-        let review = match self.judge(step, call).await {
+        let review = match self.judge_call(step, call).await {
             Some((again, _)) => again,
             None => review,
         };
-        let looked = Looked::new(&call.id, &review, content);
+        let looked = ReviewedCall::new(&call.id, &review, content);
         (review, looked)
     }
 }
@@ -131,37 +157,41 @@ impl Hook for ToolApproval {
         TOOL_APPROVAL
     }
 
-    fn is_idle(&self, point: Point, channels: &Channels) -> bool {
+    fn can_skip(&self, point: HookPoint, channels: &Channels) -> bool {
         match point {
-            Point::BeforeAgent | Point::AfterAgent => true,
+            HookPoint::BeforeAgent | HookPoint::AfterAgent => true,
             // The edge after the hooks reports a state that cannot be read.
-            Point::AfterModel => matches!(runtime::wants_tools(channels), Ok(false)),
+            HookPoint::AfterModel => matches!(runtime::has_tool_calls(channels), Ok(false)),
         }
     }
 
-    async fn check(
+    async fn validate_decisions(
         &self,
         interrupt: &Interrupt,
         decisions: &Decisions,
         store: &Arc<dyn Store>,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), DecisionRejection> {
         if interrupt.payload.middleware_source != request::MIDDLEWARE_SOURCE {
             return Ok(());
         }
-        answer::check(interrupt, decisions)?;
+        decisions::check_decisions(interrupt, decisions)?;
         self.check_edits(interrupt, decisions, store).await
     }
 
-    async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<Update, Failure> {
-        let calls = calls(answer, step.channels)?;
-        let asked = asked(step)?;
+    async fn after_model(
+        &self,
+        step: &StepContext<'_>,
+        answer: &AiMessage,
+    ) -> Result<GraphUpdate, StepFailure> {
+        let calls = calls_with_edits(answer, step.channels)?;
+        let asked = pending_calls(step)?;
         match step.answer(TOOL_APPROVAL) {
             Some(decisions) if !asked.is_empty() => {
                 // The rules may be others by now; what was asked is in the state.
-                let mut decided = Decided::default();
+                let mut decided = DecisionBatch::default();
                 for (looked, decision) in asked.into_iter().zip(&decisions.decisions) {
                     if let Some(call) = calls.iter().find(|call| call.id == looked.call_id) {
-                        self.take(step, call, looked, decision, &mut decided).await?;
+                        self.apply_decision(step, call, looked, decision, &mut decided).await?;
                     }
                 }
                 decided.into_update(step, Vec::new())
@@ -176,55 +206,58 @@ impl Hook for ToolApproval {
         &self,
         step: &StepContext<'_>,
         call: ToolCall,
-        next: NextCall<'_>,
-    ) -> Result<ToolOutput, Failure> {
-        if let Some(proposed) = self.other_workspace(step)? {
+        next: ToolCallHandler<'_>,
+    ) -> Result<ToolOutput, StepFailure> {
+        if let Some(proposed) = self.proposed_workspace(step)? {
             return Ok(ToolOutput::error(format!(
                 "Not done: this call was proposed in {proposed}, and is not made in another folder. Make it again if it is \
                  still needed."
             )));
         }
-        let approved = approved(step, &call.id)?;
-        let changed = match self.judge(step, &call).await {
-            Some((_, Verdict::Deny { rule })) => return Ok(ToolOutput::error(refused(&rule))),
-            Some((review, Verdict::Ask { rule })) => match approved {
-                Some(looked) => self.changed(&call, &looked.unknown(&review)),
+        let approved = approved_call(step, &call.id)?;
+        let changed = match self.judge_call(step, &call).await {
+            Some((_, PermissionVerdict::Deny { rule })) => return Ok(ToolOutput::error(refusal_text(&rule))),
+            Some((review, PermissionVerdict::Ask { rule })) => match approved {
+                Some(looked) => self.changed_since_approval(&call, &looked.unreviewed_subjects(&review)),
                 None => Some(rule),
             },
-            Some((_, Verdict::Allow { .. })) | None => None,
+            Some((_, PermissionVerdict::Allow { .. })) | None => None,
         };
         match changed {
             Some(rule) => Ok(ToolOutput::error(format!(
                 "Not done: what this call would do has changed since it was looked at, and now a person has to approve \
                  it ({rule}). Make the call again if it is still needed."
             ))),
-            None => permission::during(self.book.rules(), next.run(call)).await,
+            None => permission::with_rules(self.rule_book.rules(), next.run(call)).await,
         }
     }
 }
 
 impl ToolApproval {
     /// Returns why a person would have to be asked about what the call has come to be about since it was approved.
-    fn changed(&self, call: &ToolCall, unknown: &Review) -> Option<String> {
+    fn changed_since_approval(&self, call: &ToolCall, unknown: &CallReview) -> Option<String> {
         if unknown.subjects.is_empty() {
             return None;
         }
-        match decide(&self.book.rules(), &call.name, unknown) {
-            Verdict::Allow { .. } => None,
-            Verdict::Ask { rule } | Verdict::Deny { rule } => Some(rule),
+        match decide_call(&self.rule_book.rules(), &call.name, unknown) {
+            PermissionVerdict::Allow { .. } => None,
+            PermissionVerdict::Ask { rule } | PermissionVerdict::Deny { rule } => Some(rule),
         }
     }
 }
 
 /// Returns the calls of the answer, with the arguments that were put in place of their own.
-fn calls(answer: &AiMessage, channels: &Channels) -> Result<Vec<ToolCall>, Failure> {
+fn calls_with_edits(answer: &AiMessage, channels: &Channels) -> Result<Vec<ToolCall>, StepFailure> {
     let edited = EDITED_ARGS_CHANNEL.get(channels)?.unwrap_or_default();
     let calls = answer.content.iter().filter_map(|block| match block {
-        Block::ToolCall { id, name, args } => {
+        ContentBlock::ToolCall { id, name, args } => {
             let args = edited.get(id).unwrap_or(args);
             Some(ToolCall { id: id.clone(), name: name.clone(), args: args.clone() })
         }
-        Block::Text { .. } | Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
+        ContentBlock::Text { .. }
+        | ContentBlock::Thinking { .. }
+        | ContentBlock::Media { .. }
+        | ContentBlock::Opaque { .. } => None,
     });
     Ok(calls.collect())
 }

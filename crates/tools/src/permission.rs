@@ -8,24 +8,24 @@
 //! mistakes. They are no sandbox: a command that may run may do whatever
 //! its program does.
 
-mod book;
-mod command;
+mod command_parts;
 mod decide;
-mod hidden;
+mod hidden_paths;
 mod rule;
+mod rule_book;
+mod rule_suggestions;
 mod secret;
-mod suggest;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use book::{Error, RuleBook, Scope, project_file};
-pub use decide::{Rules, Verdict, decide};
-pub(crate) use hidden::{Hidden, during, hidden, note};
-pub use rule::{Rule, RuleError};
+pub use decide::{PermissionRules, PermissionVerdict, decide_call};
+pub(crate) use hidden_paths::{HiddenPaths, hidden_note, hidden_paths, with_rules};
+pub use rule::{PermissionRule, RuleError};
+pub use rule_book::{Error, RuleBook, RuleScope, project_rules_path};
+pub(crate) use rule_suggestions::suggest_rules;
 pub(crate) use secret::SECRET_NAMES;
 pub use secret::looks_secret;
-pub(crate) use suggest::suggestions;
 
 /// Rules as settings hold them, `[permissions]`. `deny` is stronger than `ask`, and `ask` than `allow`; an `ask` that
 /// names only a tool yields to an `allow` that says what it is about.
@@ -34,19 +34,19 @@ pub(crate) use suggest::suggestions;
 pub struct Permissions {
     /// Calls that are made without asking.
     #[schemars(with = "Vec<String>")]
-    pub allow: Vec<Rule>,
+    pub allow: Vec<PermissionRule>,
     /// Calls that a person is asked about.
     #[schemars(with = "Vec<String>")]
-    pub ask: Vec<Rule>,
+    pub ask: Vec<PermissionRule>,
     /// Calls that are never made.
     #[schemars(with = "Vec<String>")]
-    pub deny: Vec<Rule>,
+    pub deny: Vec<PermissionRule>,
 }
 
 protocol::named_enum! {
     /// What becomes of a call that a person would have to be asked about.
     #[derive(Default)]
-    pub enum Policy {
+    pub enum ApprovalPolicy {
         /// The run stops and asks.
         #[default]
         Ask = "ask",

@@ -1,6 +1,6 @@
 //! The tools that look for files and lines all over the workspace. Reading one file is not done here.
 
-mod found;
+mod file_walk;
 pub(crate) mod glob;
 pub(crate) mod grep;
-mod tree;
+mod grep_output;

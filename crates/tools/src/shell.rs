@@ -6,68 +6,68 @@ use std::str::Chars;
 
 /// A command line: simple commands and what stands between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct CommandLine {
     /// The commands, in order; at least one.
-    pub commands: Vec<Simple>,
+    pub commands: Vec<SimpleCommand>,
     /// What joins each command to the next.
-    pub joints: Vec<Joint>,
+    pub operators: Vec<CommandOperator>,
 }
 
 /// What joins two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Joint {
+pub(crate) enum CommandOperator {
     Pipe,
     And,
     Or,
     /// `;` or a new line
-    Then,
+    Sequence,
 }
 
 /// One program with its words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Simple {
+pub(crate) struct SimpleCommand {
     /// Assignments before the program, as they are written.
     pub assignments: Vec<String>,
-    pub words: Vec<Word>,
+    pub words: Vec<ShellWord>,
     /// Where its inputs and outputs go.
-    pub redirects: Vec<Redirect>,
+    pub redirects: Vec<ShellRedirect>,
 }
 
 /// One word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(crate) struct ShellWord {
     /// What the program is given, when the shell changes nothing of it.
     pub text: String,
     /// As it is written.
     pub source: String,
     /// Whether the shell expands it: a variable, a pattern, a home folder.
-    pub expands: bool,
+    pub is_expanded: bool,
 }
 
 /// Where an input or output goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Redirect {
+pub(crate) enum ShellRedirect {
     /// To nowhere, or to another output: as it is written.
     Harmless(String),
     File,
 }
 
 /// Words that begin or end a control structure when they are where a program could be.
-const RESERVED: &[&str] = &[
+const RESERVED_WORDS: &[&str] = &[
     "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in",
     "select", "then", "time", "until", "while", "{", "}",
 ];
 
 /// Takes a line apart; `None` when it holds anything that is not understood.
-pub(crate) fn parse(line: &str) -> Option<Line> {
+pub(crate) fn parse_command_line(line: &str) -> Option<CommandLine> {
     if line.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
         return None;
     }
-    let mut scanner = Scanner { rest: line.chars().peekable() };
-    let mut parsed = Line { commands: Vec::new(), joints: Vec::new() };
+    let mut scanner = ShellScanner { remaining: line.chars().peekable() };
+    let mut parsed = CommandLine { commands: Vec::new(), operators: Vec::new() };
     scanner.skip_blanks_and_lines();
     loop {
-        let (command, joint) = scanner.command()?;
+        let (command, joint) = scanner.parse_command()?;
         let is_empty = command.words.is_empty();
         if is_empty {
             return None;
@@ -75,25 +75,25 @@ pub(crate) fn parse(line: &str) -> Option<Line> {
         parsed.commands.push(command);
         let Some(joint) = joint else { return Some(parsed) };
         scanner.skip_blanks_and_lines();
-        if scanner.rest.peek().is_none() {
-            return (joint == Joint::Then).then_some(parsed);
+        if scanner.remaining.peek().is_none() {
+            return (joint == CommandOperator::Sequence).then_some(parsed);
         }
-        parsed.joints.push(joint);
+        parsed.operators.push(joint);
     }
 }
 
-impl Line {
+impl CommandLine {
     /// Returns the line written so that the shell reads the same words and expands none of them but those that
     /// `write` gives back as they are written.
-    pub fn rendered(&self, write: impl Fn(&Simple) -> String) -> String {
+    pub fn render(&self, write: impl Fn(&SimpleCommand) -> String) -> String {
         let mut text = String::new();
         for (index, command) in self.commands.iter().enumerate() {
             text.push_str(&write(command));
-            text.push_str(match self.joints.get(index) {
-                Some(Joint::Pipe) => " | ",
-                Some(Joint::And) => " && ",
-                Some(Joint::Or) => " || ",
-                Some(Joint::Then) => "; ",
+            text.push_str(match self.operators.get(index) {
+                Some(CommandOperator::Pipe) => " | ",
+                Some(CommandOperator::And) => " && ",
+                Some(CommandOperator::Or) => " || ",
+                Some(CommandOperator::Sequence) => "; ",
                 None => "",
             });
         }
@@ -101,32 +101,32 @@ impl Line {
     }
 }
 
-impl Simple {
+impl SimpleCommand {
     /// Returns the command in the one form that rules compare: assignments, program and arguments, one blank apart.
     pub fn canonical(&self) -> String {
-        let words = self.words.iter().map(Word::canonical);
+        let words = self.words.iter().map(ShellWord::canonical);
         self.assignments.iter().cloned().chain(words).collect::<Vec<_>>().join(" ")
     }
 
     /// Returns whether it reads from or writes to a file by itself.
     pub fn redirects_to_file(&self) -> bool {
-        self.redirects.contains(&Redirect::File)
+        self.redirects.contains(&ShellRedirect::File)
     }
 
     /// Returns the words as the program gets them; `None` when the shell changes one.
-    pub fn literal(&self) -> Option<Vec<String>> {
-        self.words.iter().map(|word| (!word.expands).then(|| word.text.clone())).collect()
+    pub fn literal_words(&self) -> Option<Vec<String>> {
+        self.words.iter().map(|word| (!word.is_expanded).then(|| word.text.clone())).collect()
     }
 }
 
-impl Word {
+impl ShellWord {
     fn canonical(&self) -> String {
-        if self.expands { self.source.clone() } else { quoted(&self.text) }
+        if self.is_expanded { self.source.clone() } else { quote(&self.text) }
     }
 }
 
-/// Returns a word written so that the shell takes it as it is.
-pub(crate) fn quoted(text: &str) -> String {
+/// Returns a word written so that the shell takes it is.
+pub(crate) fn quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+:,./^~-".contains(c);
     let is_option = text.starts_with('-');
     let has_home = text.starts_with('~') || text.contains(":~") || text.contains("=~");
@@ -136,66 +136,66 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-struct Scanner<'a> {
-    rest: Peekable<Chars<'a>>,
+struct ShellScanner<'a> {
+    remaining: Peekable<Chars<'a>>,
 }
 
-impl Scanner<'_> {
+impl ShellScanner<'_> {
     /// Reads one command and what follows it; `None` for what is not understood.
-    fn command(&mut self) -> Option<(Simple, Option<Joint>)> {
-        let mut command = Simple::default();
+    fn parse_command(&mut self) -> Option<(SimpleCommand, Option<CommandOperator>)> {
+        let mut command = SimpleCommand::default();
         loop {
             self.skip_blanks();
-            let joint = match self.rest.peek() {
+            let joint = match self.remaining.peek() {
                 None => return Some((command, None)),
                 Some('#' | '(' | ')') => return None,
                 Some('\n') => {
-                    self.rest.next();
-                    Joint::Then
+                    self.remaining.next();
+                    CommandOperator::Sequence
                 }
                 Some(';') => {
-                    self.rest.next();
-                    Joint::Then
+                    self.remaining.next();
+                    CommandOperator::Sequence
                 }
                 Some('|') => {
-                    self.rest.next();
-                    if self.take('|') { Joint::Or } else { Joint::Pipe }
+                    self.remaining.next();
+                    if self.accept('|') { CommandOperator::Or } else { CommandOperator::Pipe }
                 }
                 Some('&') => {
-                    self.rest.next();
+                    self.remaining.next();
                     // In the background, or both outputs to a file.
-                    if !self.take('&') {
+                    if !self.accept('&') {
                         return None;
                     }
-                    Joint::And
+                    CommandOperator::And
                 }
                 Some('<' | '>') => {
-                    let redirect = self.redirect("")?;
+                    let redirect = self.parse_redirect("")?;
                     command.redirects.push(redirect);
                     continue;
                 }
                 Some(_) => {
-                    self.word_into(&mut command)?;
+                    self.parse_word_into(&mut command)?;
                     continue;
                 }
             };
-            if self.rest.peek() == Some(&'&') && joint == Joint::Pipe {
+            if self.remaining.peek() == Some(&'&') && joint == CommandOperator::Pipe {
                 return None;
             }
             return Some((command, Some(joint)));
         }
     }
 
-    fn word_into(&mut self, command: &mut Simple) -> Option<()> {
-        let word = self.word()?;
+    fn parse_word_into(&mut self, command: &mut SimpleCommand) -> Option<()> {
+        let word = self.parse_word()?;
         let is_number = !word.source.is_empty() && word.source.chars().all(|c| c.is_ascii_digit());
-        if is_number && matches!(self.rest.peek(), Some('<' | '>')) {
-            let redirect = self.redirect(&word.source)?;
+        if is_number && matches!(self.remaining.peek(), Some('<' | '>')) {
+            let redirect = self.parse_redirect(&word.source)?;
             command.redirects.push(redirect);
             return Some(());
         }
         if command.words.is_empty() {
-            if RESERVED.contains(&word.source.as_str()) {
+            if RESERVED_WORDS.contains(&word.source.as_str()) {
                 return None;
             }
             if is_assignment(&word.source) {
@@ -207,22 +207,22 @@ impl Scanner<'_> {
         Some(())
     }
 
-    fn redirect(&mut self, number: &str) -> Option<Redirect> {
-        let mut operator = String::from(self.rest.next()?);
-        while let Some(c @ ('<' | '>' | '&' | '|')) = self.rest.peek().copied() {
+    fn parse_redirect(&mut self, number: &str) -> Option<ShellRedirect> {
+        let mut operator = String::from(self.remaining.next()?);
+        while let Some(c @ ('<' | '>' | '&' | '|')) = self.remaining.peek().copied() {
             operator.push(c);
-            self.rest.next();
+            self.remaining.next();
         }
         if !["<", ">", ">>", ">&", "<&", ">|", "<>"].contains(&operator.as_str()) {
             return None;
         }
         self.skip_blanks();
-        if matches!(self.rest.peek(), None | Some('\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')')) {
+        if matches!(self.remaining.peek(), None | Some('\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')')) {
             return None;
         }
-        let target = self.word()?;
+        let target = self.parse_word()?;
         let is_output = ["", "1", "2"].contains(&number);
-        let is_harmless = !target.expands
+        let is_harmless = !target.is_expanded
             && match operator.as_str() {
                 ">" | ">>" => is_output && target.text == "/dev/null",
                 ">&" => is_output && ["1", "2"].contains(&target.text.as_str()),
@@ -230,41 +230,41 @@ impl Scanner<'_> {
                 _ => false,
             };
         let text = format!("{number}{operator}{}", target.text);
-        Some(if is_harmless { Redirect::Harmless(text) } else { Redirect::File })
+        Some(if is_harmless { ShellRedirect::Harmless(text) } else { ShellRedirect::File })
     }
 
-    fn word(&mut self) -> Option<Word> {
-        let mut word = Word::default();
-        while let Some(c) = self.rest.peek().copied() {
+    fn parse_word(&mut self) -> Option<ShellWord> {
+        let mut word = ShellWord::default();
+        while let Some(c) = self.remaining.peek().copied() {
             match c {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')' => break,
                 _ => {}
             }
-            self.rest.next();
+            self.remaining.next();
             word.source.push(c);
             match c {
                 '`' => return None,
-                '\'' => self.single_quoted(&mut word)?,
-                '"' => self.double_quoted(&mut word)?,
+                '\'' => self.parse_single_quoted(&mut word)?,
+                '"' => self.parse_double_quoted(&mut word)?,
                 '\\' => {
-                    let escaped = self.rest.next()?;
+                    let escaped = self.remaining.next()?;
                     word.source.push(escaped);
                     if escaped != '\n' {
                         word.text.push(escaped);
                     }
                 }
                 '$' => {
-                    if matches!(self.rest.peek(), Some('\'' | '"')) {
+                    if matches!(self.remaining.peek(), Some('\'' | '"')) {
                         return None;
                     }
-                    self.dollar(&mut word)?;
+                    self.parse_dollar(&mut word)?;
                 }
                 '*' | '?' | '[' | '{' | '}' => {
                     word.text.push(c);
-                    word.expands = true;
+                    word.is_expanded = true;
                 }
                 '~' => {
-                    word.expands |= matches!(word.source.as_bytes(), [b'~'] | [.., b':' | b'=', b'~']);
+                    word.is_expanded |= matches!(word.source.as_bytes(), [b'~'] | [.., b':' | b'=', b'~']);
                     word.text.push(c);
                 }
                 _ => word.text.push(c),
@@ -273,9 +273,9 @@ impl Scanner<'_> {
         Some(word)
     }
 
-    fn single_quoted(&mut self, word: &mut Word) -> Option<()> {
+    fn parse_single_quoted(&mut self, word: &mut ShellWord) -> Option<()> {
         loop {
-            let c = self.rest.next()?;
+            let c = self.remaining.next()?;
             word.source.push(c);
             if c == '\'' {
                 return Some(());
@@ -284,16 +284,16 @@ impl Scanner<'_> {
         }
     }
 
-    fn double_quoted(&mut self, word: &mut Word) -> Option<()> {
+    fn parse_double_quoted(&mut self, word: &mut ShellWord) -> Option<()> {
         loop {
-            let c = self.rest.next()?;
+            let c = self.remaining.next()?;
             word.source.push(c);
             match c {
                 '"' => return Some(()),
                 '`' => return None,
-                '$' => self.dollar(word)?,
+                '$' => self.parse_dollar(word)?,
                 '\\' => {
-                    let escaped = self.rest.next()?;
+                    let escaped = self.remaining.next()?;
                     word.source.push(escaped);
                     match escaped {
                         '\n' => {}
@@ -307,15 +307,15 @@ impl Scanner<'_> {
     }
 
     /// Reads what follows a `$`: a plain variable expands, anything that could run something is not understood.
-    fn dollar(&mut self, word: &mut Word) -> Option<()> {
-        match self.rest.peek().copied() {
+    fn parse_dollar(&mut self, word: &mut ShellWord) -> Option<()> {
+        match self.remaining.peek().copied() {
             Some('(' | '[') => return None,
             Some('{') => {
                 let mut name = String::new();
                 word.source.push('{');
-                self.rest.next();
+                self.remaining.next();
                 loop {
-                    let c = self.rest.next()?;
+                    let c = self.remaining.next()?;
                     word.source.push(c);
                     if c == '}' {
                         break;
@@ -325,9 +325,9 @@ impl Scanner<'_> {
                 if !is_name(&name) {
                     return None;
                 }
-                word.expands = true;
+                word.is_expanded = true;
             }
-            Some(c) if c.is_ascii_alphanumeric() || "_?$!#@*-".contains(c) => word.expands = true,
+            Some(c) if c.is_ascii_alphanumeric() || "_?$!#@*-".contains(c) => word.is_expanded = true,
             Some(_) | None => word.text.push('$'),
         }
         Some(())
@@ -335,15 +335,15 @@ impl Scanner<'_> {
 
     fn skip_blanks(&mut self) {
         loop {
-            match self.rest.peek() {
-                Some(' ' | '\t') => drop(self.rest.next()),
+            match self.remaining.peek() {
+                Some(' ' | '\t') => drop(self.remaining.next()),
                 Some('\\') => {
-                    let mut ahead = self.rest.clone();
+                    let mut ahead = self.remaining.clone();
                     ahead.next();
                     if ahead.next() != Some('\n') {
                         return;
                     }
-                    self.rest = ahead;
+                    self.remaining = ahead;
                 }
                 Some(_) | None => return,
             }
@@ -353,14 +353,14 @@ impl Scanner<'_> {
     fn skip_blanks_and_lines(&mut self) {
         loop {
             self.skip_blanks();
-            if !self.take('\n') {
+            if !self.accept('\n') {
                 return;
             }
         }
     }
 
-    fn take(&mut self, wanted: char) -> bool {
-        self.rest.next_if_eq(&wanted).is_some()
+    fn accept(&mut self, wanted: char) -> bool {
+        self.remaining.next_if_eq(&wanted).is_some()
     }
 }
 

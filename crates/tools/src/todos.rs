@@ -4,12 +4,12 @@
 use async_trait::async_trait;
 use model::ToolSpec;
 use protocol::TodoStatus;
-use runtime::{Channel, Repeat, Tool, ToolContext, ToolOutput, Update};
+use runtime::{Channel, GraphUpdate, RepeatSafety, Tool, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::arguments;
+use crate::parse_args;
 
 /// Channel: the list of tasks, `[{content, status}]`.
 pub const TODOS_CHANNEL: Channel<Vec<Todo>> = Channel::new("todos");
@@ -20,11 +20,11 @@ const TODOS_MAX: usize = 100;
 const CONTENT_CHARS_MAX: usize = 500;
 
 /// The tool.
-pub(crate) struct WriteTodos;
+pub(crate) struct WriteTodosTool;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct WriteTodosArgs {
     /// The whole list, in order.
     #[schemars(length(max = TODOS_MAX))]
     todos: Vec<Todo>,
@@ -42,38 +42,38 @@ pub struct Todo {
 }
 
 #[async_trait]
-impl Tool for WriteTodos {
+impl Tool for WriteTodosTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::taking::<Args>(
+        ToolSpec::for_args::<WriteTodosArgs>(
             "write_todos",
             "Replaces your list of tasks. Use it for work of three steps or more: write the list when you \
                           begin, and again whenever a task begins or is done; one is in progress at a time.",
         )
     }
 
-    fn repeat(&self) -> Repeat {
-        Repeat::Safe
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Safe
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        arguments::<Args>(args).and_then(Args::checked).map(drop)
+        parse_args::<WriteTodosArgs>(args).and_then(WriteTodosArgs::validate).map(drop)
     }
 
     async fn call(&self, args: &Value, _context: &ToolContext) -> ToolOutput {
-        let todos = match arguments::<Args>(args).and_then(Args::checked) {
+        let todos = match parse_args::<WriteTodosArgs>(args).and_then(WriteTodosArgs::validate) {
             Ok(todos) => todos,
             Err(reason) => return ToolOutput::error(reason),
         };
-        let lines: Vec<String> = todos.iter().map(Todo::line).collect();
+        let lines: Vec<String> = todos.iter().map(Todo::to_line).collect();
         let text = if lines.is_empty() { "(the list is empty)".to_owned() } else { lines.join("\n") };
-        let mut update = Update::default();
+        let mut update = GraphUpdate::default();
         TODOS_CHANNEL.set(&mut update.channels, &todos);
         ToolOutput::success(text).with_update(update)
     }
 }
 
-impl Args {
-    fn checked(self) -> Result<Vec<Todo>, String> {
+impl WriteTodosArgs {
+    fn validate(self) -> Result<Vec<Todo>, String> {
         if self.todos.len() > TODOS_MAX {
             return Err(format!("{} tasks are too many; {TODOS_MAX} is the limit", self.todos.len()));
         }
@@ -90,7 +90,7 @@ impl Args {
 }
 
 impl Todo {
-    fn line(&self) -> String {
+    fn to_line(&self) -> String {
         let mark = match self.status {
             TodoStatus::Pending => "[ ]",
             TodoStatus::InProgress => "[~]",

@@ -1,13 +1,13 @@
 //! Which paths a tool may touch: those inside the workspace, links resolved. What is done with them is not decided
 //! here.
 
-pub(crate) mod place;
+pub(crate) mod confined_file;
 
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use self::place::Target;
+use self::confined_file::WorkspacePath;
 
 /// The folder the agent works in, links resolved.
 #[derive(Debug, Clone)]
@@ -28,8 +28,8 @@ impl Workspace {
     }
 
     /// Returns the existing file or folder that `path` names; the error is what the model is told.
-    pub fn find(&self, path: &str) -> Result<PathBuf, String> {
-        let found = self.target(path)?.absolute();
+    pub fn resolve_existing(&self, path: &str) -> Result<PathBuf, String> {
+        let found = self.resolve(path)?.absolute();
         match found.symlink_metadata() {
             Ok(_) => Ok(found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -41,7 +41,7 @@ impl Workspace {
 
     /// Returns what `path` names, whether it exists or not; the error is what the model is told. Links are followed
     /// as long as they stay inside.
-    pub fn target(&self, path: &str) -> Result<Target, String> {
+    pub fn resolve(&self, path: &str) -> Result<WorkspacePath, String> {
         let mut real = PathBuf::new();
         let mut missing = 0_usize;
         for part in self.root.join(path).components() {
@@ -56,39 +56,39 @@ impl Workspace {
                     real.push(name);
                     if missing > 0 {
                         missing += 1;
-                    } else if let Found::Nothing = follow(&mut real, path)? {
+                    } else if let PathLookup::Missing = follow_link(&mut real, path)? {
                         missing = 1;
                     }
                 }
             }
         }
         match real.strip_prefix(&self.root) {
-            Ok(relative) => Ok(Target::new(&self.root, relative.to_owned())),
-            Err(_) => Err(outside(path)),
+            Ok(relative) => Ok(WorkspacePath::new(&self.root, relative.to_owned())),
+            Err(_) => Err(outside_error(path)),
         }
     }
 
     /// Returns the path that a word of a command line names when there is something of that name; the error says
     /// that it is outside, whether it is there or not: a program may make what is not.
-    pub fn named_by(&self, word: &str) -> Result<Option<PathBuf>, String> {
+    pub fn resolve_word(&self, word: &str) -> Result<Option<PathBuf>, String> {
         match self.root.join(word).canonicalize() {
             Ok(found) => match found.strip_prefix(&self.root) {
                 Ok(relative) => Ok(Some(relative.to_owned())),
-                Err(_) => Err(outside(word)),
+                Err(_) => Err(outside_error(word)),
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.target(word).map(|_| None),
-            Err(_) if self.leaves(word) => Err(outside(word)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.resolve(word).map(|_| None),
+            Err(_) if self.is_outside(word) => Err(outside_error(word)),
             Err(_) => Ok(None),
         }
     }
 
     /// Returns `path` as it is shown: relative to the workspace.
-    pub fn shown<'a>(&self, path: &'a Path) -> &'a Path {
+    pub fn relative_path<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
 
     /// Returns whether the text of `path` leads outside, links aside.
-    fn leaves(&self, path: &str) -> bool {
+    fn is_outside(&self, path: &str) -> bool {
         let mut depth = 0_i64;
         let path = Path::new(path);
         let relative = path.strip_prefix(&self.root).unwrap_or(path);
@@ -107,27 +107,27 @@ impl Workspace {
     }
 }
 
-enum Found {
-    Something,
-    Nothing,
+enum PathLookup {
+    Exists,
+    Missing,
 }
 
 /// Resolves the last part of `real`, whose other parts are no links.
-fn follow(real: &mut PathBuf, path: &str) -> Result<Found, String> {
+fn follow_link(real: &mut PathBuf, path: &str) -> Result<PathLookup, String> {
     match fs::symlink_metadata(&*real) {
         Ok(found) if found.is_symlink() => {
             *real = real
                 .canonicalize()
                 .map_err(|_| format!("{path:?} passes a link that leads nowhere; name another path"))?;
-            Ok(Found::Something)
+            Ok(PathLookup::Exists)
         }
-        Ok(_) => Ok(Found::Something),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+        Ok(_) => Ok(PathLookup::Exists),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PathLookup::Missing),
         Err(error) => Err(format!("{path:?} cannot be read: {error}")),
     }
 }
 
-fn outside(path: &str) -> String {
+fn outside_error(path: &str) -> String {
     format!("{path:?} is outside the workspace; only what is inside it can be read or changed")
 }
 

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
-use transcripts::{Chain, Conversation, Entry, Format, Problem, Sink, SinkError, Source};
+use transcripts::{
+    ConversationInfo, DigestChain, SessionFormat, SinkError, TranscriptEntry, TranscriptProblem,
+    TranscriptSink, TranscriptSource,
+};
 
 fn main() {
     divan::main();
@@ -23,54 +26,56 @@ const FILES: [&str; 9] = [
     "langgraph/lg-tau-airline.sqlite",
 ];
 
-struct Discard;
+struct DiscardSink;
 
-impl Sink for Discard {
-    fn begin(&mut self, _: &Conversation) -> Result<(), SinkError> {
+impl TranscriptSink for DiscardSink {
+    fn begin_conversation(&mut self, _: &ConversationInfo) -> Result<(), SinkError> {
         Ok(())
     }
-    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+    fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError> {
         black_box(entry);
         Ok(())
     }
-    fn end(&mut self, _: &Conversation) -> Result<(), SinkError> {
+    fn end_conversation(&mut self, _: &ConversationInfo) -> Result<(), SinkError> {
         Ok(())
     }
-    fn problem(&mut self, _: Problem) {}
-    fn progress(&mut self, _: u64) {}
+    fn report_problem(&mut self, _: TranscriptProblem) {}
+    fn report_progress(&mut self, _: u64) {}
 }
 
 /// Adds every entry to a chain, as an importer does.
 #[derive(Default)]
-struct Chained(Chain);
+struct DigestSink(DigestChain);
 
-impl Sink for Chained {
-    fn begin(&mut self, _: &Conversation) -> Result<(), SinkError> {
+impl TranscriptSink for DigestSink {
+    fn begin_conversation(&mut self, _: &ConversationInfo) -> Result<(), SinkError> {
         Ok(())
     }
-    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+    fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError> {
         black_box(self.0.push(&entry));
         Ok(())
     }
-    fn end(&mut self, _: &Conversation) -> Result<(), SinkError> {
+    fn end_conversation(&mut self, _: &ConversationInfo) -> Result<(), SinkError> {
         Ok(())
     }
-    fn problem(&mut self, _: Problem) {}
-    fn progress(&mut self, _: u64) {}
+    fn report_problem(&mut self, _: TranscriptProblem) {}
+    fn report_progress(&mut self, _: u64) {}
 }
 
-fn open(file: &str) -> Option<(Source, Format, u64)> {
+fn open(file: &str) -> Option<(TranscriptSource, SessionFormat, u64)> {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/open").join(file);
     let bytes = path.metadata().ok()?.len();
-    let source = Source::file(path);
-    let format = transcripts::detect(&source).ok()?;
+    let source = TranscriptSource::from_file(path);
+    let format = transcripts::detect_format(&source).ok()?;
     Some((source, format, bytes))
 }
 
 #[divan::bench(args = FILES)]
 fn read(bencher: Bencher, file: &str) {
     let Some((source, format, bytes)) = open(file) else { return };
-    bencher.counter(BytesCount::new(bytes)).bench(|| transcripts::read(&source, format, &mut Discard));
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench(|| transcripts::read_conversations(&source, format, &mut DiscardSink));
 }
 
 #[divan::bench(args = FILES)]
@@ -78,5 +83,5 @@ fn read_and_chain(bencher: Bencher, file: &str) {
     let Some((source, format, bytes)) = open(file) else { return };
     bencher
         .counter(BytesCount::new(bytes))
-        .bench(|| transcripts::read(&source, format, &mut Chained::default()));
+        .bench(|| transcripts::read_conversations(&source, format, &mut DigestSink::default()));
 }

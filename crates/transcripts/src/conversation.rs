@@ -4,15 +4,15 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
-use crate::detect::Format;
-use crate::entry::Entry;
+use crate::detect::SessionFormat;
+use crate::entry::TranscriptEntry;
 use crate::error::SinkError;
 
 /// What a file says about one of its conversations.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Conversation {
+pub struct ConversationInfo {
     /// The format it was read from.
-    pub format: Format,
+    pub format: SessionFormat,
     /// A name that tells it from the others of its file: the file's name, a task, a start time.
     pub name: String,
     /// The id the other agent gave the session.
@@ -33,7 +33,7 @@ pub struct Conversation {
 
 /// A damaged or unreadable part of a file: reported and skipped, never fatal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct TranscriptProblem {
     /// The file.
     pub path: PathBuf,
     /// The line it begins on, counted from 1, where lines mean something.
@@ -43,36 +43,36 @@ pub struct Problem {
 }
 
 /// Receives conversations one after the other: `begin`, its entries, `end`.
-pub trait Sink {
+pub trait TranscriptSink {
     /// A conversation starts. Its [`source_key`](Conversation::source_key) is final; title, model and parent may still
     /// be learned and are complete at [`end`](Self::end).
     ///
     /// # Errors
     /// When it cannot be taken; reading stops.
-    fn begin(&mut self, conversation: &Conversation) -> Result<(), SinkError>;
+    fn begin_conversation(&mut self, conversation: &ConversationInfo) -> Result<(), SinkError>;
 
     /// The next entry of the conversation, in file order.
     ///
     /// # Errors
     /// When it cannot be taken; reading stops.
-    fn entry(&mut self, entry: Entry) -> Result<(), SinkError>;
+    fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError>;
 
     /// The conversation is complete; `conversation` holds all that was learned about it.
     ///
     /// # Errors
     /// When it cannot be completed; reading stops.
-    fn end(&mut self, conversation: &Conversation) -> Result<(), SinkError>;
+    fn end_conversation(&mut self, conversation: &ConversationInfo) -> Result<(), SinkError>;
 
     /// A part of the file was damaged and skipped or repaired. May come between any two other calls.
-    fn problem(&mut self, problem: Problem);
+    fn report_problem(&mut self, problem: TranscriptProblem);
 
     /// `bytes` of the source have been read so far. Called every few hundred kilobytes.
-    fn progress(&mut self, bytes: u64);
+    fn report_progress(&mut self, bytes: u64);
 }
 
-impl Conversation {
+impl ConversationInfo {
     /// Returns a conversation of which only the name is known.
-    pub(crate) fn new(format: Format, name: impl Into<String>) -> Self {
+    pub(crate) fn new(format: SessionFormat, name: impl Into<String>) -> Self {
         Self {
             format,
             name: name.into(),
@@ -104,7 +104,7 @@ impl Conversation {
     }
 
     /// Sets the session id unless one is known or `id` is a placeholder that a scrubber left.
-    pub(crate) fn identify(&mut self, id: Option<String>) {
+    pub(crate) fn set_session_id(&mut self, id: Option<String>) {
         if self.session_id.is_none() {
             self.session_id = id.filter(|id| !id.is_empty() && id != "REDACTED");
         }

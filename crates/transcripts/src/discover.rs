@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::conversation::{Conversation, Problem, Sink};
-use crate::detect::Format;
-use crate::entry::Entry;
+use crate::conversation::{ConversationInfo, TranscriptProblem, TranscriptSink};
+use crate::detect::SessionFormat;
+use crate::entry::TranscriptEntry;
 use crate::error::{Error, SinkError};
-use crate::source::Source;
+use crate::source::TranscriptSource;
 
 /// The longest title that is made from a first text, in characters.
 const TITLE_CHARS_MAX: usize = 100;
@@ -19,7 +19,7 @@ const PEEK_ENTRIES_MAX: usize = 200;
 
 /// Where agents may have put their sessions.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct DiscoveryRoots {
     /// The user's home folder.
     pub home: PathBuf,
     /// The folder the user works in.
@@ -34,9 +34,9 @@ pub struct Places {
 
 /// A session file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct DiscoveredSession {
     /// The agent it belongs to.
-    pub format: Format,
+    pub format: SessionFormat,
     /// The file.
     pub path: PathBuf,
     /// When it was last written.
@@ -47,16 +47,16 @@ pub struct Found {
 
 /// What was found, and which folders could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Discovery {
+pub struct DiscoveryReport {
     /// The session files, newest first.
-    pub found: Vec<Found>,
+    pub sessions: Vec<DiscoveredSession>,
     /// The folders that could not be read.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<TranscriptProblem>,
 }
 
 /// What the start of a session file tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Peek {
+pub struct SessionPreview {
     /// The session's title, else the start of the first text of a person.
     pub title: Option<String>,
     /// The folder it worked in.
@@ -64,8 +64,8 @@ pub struct Peek {
 }
 
 /// A place to look in.
-struct Place {
-    format: Format,
+struct SearchRoot {
+    format: SessionFormat,
     root: PathBuf,
     /// How many levels below the root the files may lie; 1 is the root itself.
     levels: usize,
@@ -73,12 +73,12 @@ struct Place {
 }
 
 /// Lists the sessions in `places`, newest first. Missing folders are normal; unreadable ones are reported.
-pub fn discover(places: &Places) -> Discovery {
-    let mut discovery = Discovery::default();
-    for place in all(places) {
-        list(&place, &place.root, place.levels, &mut discovery);
+pub fn discover_sessions(places: &DiscoveryRoots) -> DiscoveryReport {
+    let mut discovery = DiscoveryReport::default();
+    for place in search_roots(places) {
+        list_sessions(&place, &place.root, place.levels, &mut discovery);
     }
-    discovery.found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
+    discovery.sessions.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
     discovery
 }
 
@@ -86,37 +86,37 @@ pub fn discover(places: &Places) -> Discovery {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn peek(source: &Source, format: Format) -> Result<Peek, Error> {
-    let mut glance = Glance::default();
-    match crate::read(source, format, &mut glance) {
+pub fn preview_session(source: &TranscriptSource, format: SessionFormat) -> Result<SessionPreview, Error> {
+    let mut glance = PreviewSink::default();
+    match crate::read_conversations(source, format, &mut glance) {
         // The glance itself stops the reading when it has seen enough.
-        Ok(_) | Err(Error::Sink(_)) => Ok(glance.peek),
+        Ok(_) | Err(Error::Sink(_)) => Ok(glance.preview),
         Err(error) => Err(error),
     }
 }
 
 /// Returns the usual places.
-fn all(places: &Places) -> Vec<Place> {
+fn search_roots(places: &DiscoveryRoots) -> Vec<SearchRoot> {
     let home = |path: &str| places.home.join(path);
     let claude = places.claude_config.clone().unwrap_or_else(|| home(".claude"));
     let codex = places.codex_home.clone().unwrap_or_else(|| home(".codex"));
     let data = places.data_home.clone().unwrap_or_else(|| home(".local/share"));
-    let place = |format, root, levels, is_session| Place { format, root, levels, is_session };
+    let place = |format, root, levels, is_session| SearchRoot { format, root, levels, is_session };
     vec![
-        place(Format::Claude, claude.join("projects"), 2, is_jsonl),
-        place(Format::Codex, codex.join("sessions"), 4, is_jsonl),
-        place(Format::OpenCode, data.join("opencode/storage/session"), 2, |path| {
-            starts_with(path, "ses_") && has_extension(path, "json")
+        place(SessionFormat::Claude, claude.join("projects"), 2, is_jsonl),
+        place(SessionFormat::Codex, codex.join("sessions"), 4, is_jsonl),
+        place(SessionFormat::OpenCode, data.join("opencode/storage/session"), 2, |path| {
+            has_name_prefix(path, "ses_") && has_extension(path, "json")
         }),
-        place(Format::Pi, home(".pi/agent/sessions"), 2, is_jsonl),
-        place(Format::Gemini, home(".gemini/tmp"), 3, |path| {
-            starts_with(path, "session-") && (has_extension(path, "json") || is_jsonl(path))
+        place(SessionFormat::Pi, home(".pi/agent/sessions"), 2, is_jsonl),
+        place(SessionFormat::Gemini, home(".gemini/tmp"), 3, |path| {
+            has_name_prefix(path, "session-") && (has_extension(path, "json") || is_jsonl(path))
         }),
-        place(Format::Copilot, home(".copilot/session-state"), 2, is_jsonl),
-        place(Format::Aider, places.current_folder.clone(), 1, |path| {
+        place(SessionFormat::Copilot, home(".copilot/session-state"), 2, is_jsonl),
+        place(SessionFormat::Aider, places.current_folder.clone(), 1, |path| {
             path.ends_with(".aider.chat.history.md")
         }),
-        place(Format::LangGraph, home(".deepagents"), 1, |path| path.ends_with("sessions.db")),
+        place(SessionFormat::LangGraph, home(".deepagents"), 1, |path| path.ends_with("sessions.db")),
     ]
 }
 
@@ -128,18 +128,18 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
 
-fn starts_with(path: &Path, start: &str) -> bool {
+fn has_name_prefix(path: &Path, start: &str) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(start))
 }
 
 /// Adds the session files in `folder` and, while `levels` last, in the folders below it. Links are not followed.
-fn list(place: &Place, folder: &Path, levels: usize, discovery: &mut Discovery) {
+fn list_sessions(place: &SearchRoot, folder: &Path, levels: usize, discovery: &mut DiscoveryReport) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
         Err(error) => {
             let reason = format!("skipped the folder: {error}");
-            discovery.problems.push(Problem { path: folder.to_owned(), line: None, reason });
+            discovery.problems.push(TranscriptProblem { path: folder.to_owned(), line: None, reason });
             return;
         }
     };
@@ -147,49 +147,55 @@ fn list(place: &Place, folder: &Path, levels: usize, discovery: &mut Discovery) 
         let Ok(metadata) = entry.metadata() else { continue };
         let path = entry.path();
         if metadata.is_dir() && levels > 1 {
-            list(place, &path, levels - 1, discovery);
+            list_sessions(place, &path, levels - 1, discovery);
         } else if metadata.is_file() && metadata.len() > 0 && (place.is_session)(&path) {
             let modified = metadata.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
-            discovery.found.push(Found { format: place.format, path, modified, bytes: metadata.len() });
+            discovery.sessions.push(DiscoveredSession {
+                format: place.format,
+                path,
+                modified,
+                bytes: metadata.len(),
+            });
         }
     }
 }
 
 /// Takes what a title needs, then stops the reading.
 #[derive(Default)]
-struct Glance {
-    peek: Peek,
+struct PreviewSink {
+    preview: SessionPreview,
     entries: usize,
 }
 
 /// Why a glance stops the reading.
 #[derive(Debug, thiserror::Error)]
 #[error("read on: enough was seen")]
-struct SeenEnough;
+struct PreviewComplete;
 
-impl Sink for Glance {
-    fn begin(&mut self, conversation: &Conversation) -> Result<(), SinkError> {
-        self.peek = Peek { title: conversation.title.clone(), workspace: conversation.workspace.clone() };
-        if self.peek.title.is_some() { Err(SeenEnough.into()) } else { Ok(()) }
+impl TranscriptSink for PreviewSink {
+    fn begin_conversation(&mut self, conversation: &ConversationInfo) -> Result<(), SinkError> {
+        self.preview =
+            SessionPreview { title: conversation.title.clone(), workspace: conversation.workspace.clone() };
+        if self.preview.title.is_some() { Err(PreviewComplete.into()) } else { Ok(()) }
     }
 
-    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+    fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError> {
         self.entries += 1;
         if let Some(line) =
             entry.human_text().and_then(|text| text.lines().find(|line| !line.trim().is_empty()))
         {
-            self.peek.title = Some(line.trim().chars().take(TITLE_CHARS_MAX).collect());
-            return Err(SeenEnough.into());
+            self.preview.title = Some(line.trim().chars().take(TITLE_CHARS_MAX).collect());
+            return Err(PreviewComplete.into());
         }
-        if self.entries >= PEEK_ENTRIES_MAX { Err(SeenEnough.into()) } else { Ok(()) }
+        if self.entries >= PEEK_ENTRIES_MAX { Err(PreviewComplete.into()) } else { Ok(()) }
     }
 
-    fn end(&mut self, conversation: &Conversation) -> Result<(), SinkError> {
-        self.peek.title = self.peek.title.take().or_else(|| conversation.title.clone());
-        Err(SeenEnough.into())
+    fn end_conversation(&mut self, conversation: &ConversationInfo) -> Result<(), SinkError> {
+        self.preview.title = self.preview.title.take().or_else(|| conversation.title.clone());
+        Err(PreviewComplete.into())
     }
 
-    fn problem(&mut self, _: Problem) {}
+    fn report_problem(&mut self, _: TranscriptProblem) {}
 
-    fn progress(&mut self, _: u64) {}
+    fn report_progress(&mut self, _: u64) {}
 }

@@ -6,29 +6,29 @@ use protocol::ToolStatus;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::json::content::Flat;
-use crate::json::legacy::Repaired;
+use crate::json::content::FlattenedContent;
+use crate::json::result_repair::RepairRecord;
 
 /// One thing that was said, thought, done or noted, in file order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct TranscriptEntry {
     /// The id the file gives it; not unique, because redacted logs repeat placeholders.
     pub native_id: Option<String>,
     /// The native id of what it follows, as a hint.
     pub parent: Option<String>,
     /// When it happened; the time of the entry before it when the file does not say.
-    pub at: Option<Timestamp>,
+    pub created_at: Option<Timestamp>,
     /// Whether it belongs to the conversation or to a sub-agent.
-    pub track: Track,
-    /// What was done to it as it was read in, if it was not as it should be.
-    pub repaired: Option<Repaired>,
+    pub track: EntryTrack,
+    /// What was done to it was read in, if it was not as it should be.
+    pub repair: Option<RepairRecord>,
     /// What it is.
-    pub body: Body,
+    pub body: EntryBody,
 }
 
 /// Whether an entry belongs to the conversation itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Track {
+pub enum EntryTrack {
     /// The conversation.
     #[default]
     Main,
@@ -38,15 +38,15 @@ pub enum Track {
 
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Body {
+pub enum EntryBody {
     /// Text of a person, of the harness in a person's name, or of the assistant.
     Text {
         /// Who wrote it.
-        by: Author,
+        author: Author,
         /// The text; an image leaves `[image]` where the format has a place for it.
         text: String,
         /// The images that came with it, by reference.
-        media: Vec<Media>,
+        media: Vec<MediaReference>,
     },
     /// Reasoning of the assistant.
     Thinking {
@@ -71,7 +71,7 @@ pub enum Body {
         /// The output.
         text: String,
         /// The images that came with it, by reference.
-        media: Vec<Media>,
+        media: Vec<MediaReference>,
         /// Whether the tool succeeded.
         status: ToolStatus,
     },
@@ -90,7 +90,7 @@ pub enum Body {
     /// Injected text, system prompts and session notes.
     Note {
         /// In whose name it stands in the file.
-        role: Role,
+        role: EntryRole,
         /// The text.
         text: String,
     },
@@ -109,7 +109,7 @@ pub enum Author {
 
 protocol::named_enum! {
     /// In whose name an entry stands.
-    pub enum Role {
+    pub enum EntryRole {
         /// The system prompt or a developer's instruction.
         System = "system",
         /// The user.
@@ -145,7 +145,7 @@ protocol::named_enum! {
 
 /// An image or file by reference; its bytes are never kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Media {
+pub struct MediaReference {
     /// The media type; empty when the file does not say.
     pub media_type: String,
     /// Lowercase hex SHA-256 of the decoded bytes, if they were in the file.
@@ -154,111 +154,118 @@ pub struct Media {
     pub bytes: Option<u64>,
 }
 
-impl Entry {
+impl TranscriptEntry {
     /// Returns the kind of the body.
     pub const fn kind(&self) -> EntryKind {
         match self.body {
-            Body::Text { .. } => EntryKind::Text,
-            Body::Thinking { .. } => EntryKind::Thinking,
-            Body::ToolCall { .. } => EntryKind::ToolCall,
-            Body::ToolResult { .. } => EntryKind::ToolResult,
-            Body::Summary { .. } => EntryKind::Summary,
-            Body::Boundary { .. } => EntryKind::Boundary,
-            Body::Note { .. } => EntryKind::Note,
+            EntryBody::Text { .. } => EntryKind::Text,
+            EntryBody::Thinking { .. } => EntryKind::Thinking,
+            EntryBody::ToolCall { .. } => EntryKind::ToolCall,
+            EntryBody::ToolResult { .. } => EntryKind::ToolResult,
+            EntryBody::Summary { .. } => EntryKind::Summary,
+            EntryBody::Boundary { .. } => EntryKind::Boundary,
+            EntryBody::Note { .. } => EntryKind::Note,
         }
     }
 
     /// Returns in whose name the entry stands in the file.
-    pub const fn role(&self) -> Role {
+    pub const fn role(&self) -> EntryRole {
         match &self.body {
-            Body::Text { by: Author::Person | Author::Harness, .. } | Body::Summary { .. } => Role::User,
-            Body::Text { by: Author::Assistant, .. } | Body::Thinking { .. } | Body::ToolCall { .. } => {
-                Role::Assistant
+            EntryBody::Text { author: Author::Person | Author::Harness, .. } | EntryBody::Summary { .. } => {
+                EntryRole::User
             }
-            Body::ToolResult { .. } => Role::Tool,
-            Body::Boundary { .. } => Role::Marker,
-            Body::Note { role, .. } => *role,
+            EntryBody::Text { author: Author::Assistant, .. }
+            | EntryBody::Thinking { .. }
+            | EntryBody::ToolCall { .. } => EntryRole::Assistant,
+            EntryBody::ToolResult { .. } => EntryRole::Tool,
+            EntryBody::Boundary { .. } => EntryRole::Marker,
+            EntryBody::Note { role, .. } => *role,
         }
     }
 
     /// Returns the text of the entry; the label of a boundary, and nothing for a tool call.
     pub fn text(&self) -> &str {
         match &self.body {
-            Body::Text { text, .. }
-            | Body::Thinking { text }
-            | Body::ToolResult { text, .. }
-            | Body::Summary { text }
-            | Body::Note { text, .. } => text,
-            Body::Boundary { label, .. } => label,
-            Body::ToolCall { .. } => "",
+            EntryBody::Text { text, .. }
+            | EntryBody::Thinking { text }
+            | EntryBody::ToolResult { text, .. }
+            | EntryBody::Summary { text }
+            | EntryBody::Note { text, .. } => text,
+            EntryBody::Boundary { label, .. } => label,
+            EntryBody::ToolCall { .. } => "",
         }
     }
 
     /// Returns the text when a person wrote it on the main track: what a title or a last request may use.
     pub fn human_text(&self) -> Option<&str> {
-        let Body::Text { by: Author::Person, text, .. } = &self.body else { return None };
-        (self.track == Track::Main).then_some(text)
+        let EntryBody::Text { author: Author::Person, text, .. } = &self.body else { return None };
+        (self.track == EntryTrack::Main).then_some(text)
     }
 }
 
 /// What the records of one file share when they are turned into entries.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Origin {
+pub(crate) struct EntryOrigin {
     pub(crate) native_id: Option<String>,
     pub(crate) parent: Option<String>,
-    pub(crate) at: Option<Timestamp>,
-    pub(crate) track: Track,
+    pub(crate) created_at: Option<Timestamp>,
+    pub(crate) track: EntryTrack,
 }
 
-impl Origin {
+impl EntryOrigin {
     /// Returns the entry with `body` that came from here.
-    pub(crate) fn entry(&self, body: Body) -> Entry {
-        Entry {
+    pub(crate) fn build_entry(&self, body: EntryBody) -> TranscriptEntry {
+        TranscriptEntry {
             native_id: self.native_id.clone(),
             parent: self.parent.clone(),
-            at: self.at,
+            created_at: self.created_at,
             track: self.track,
-            repaired: None,
+            repair: None,
             body,
         }
     }
 
-    pub(crate) fn assistant(&self, text: impl Into<String>) -> Entry {
-        self.entry(Body::Text { by: Author::Assistant, text: text.into(), media: Vec::new() })
+    pub(crate) fn assistant_text(&self, text: impl Into<String>) -> TranscriptEntry {
+        self.build_entry(EntryBody::Text { author: Author::Assistant, text: text.into(), media: Vec::new() })
     }
 
     /// Returns a piece of reasoning.
-    pub(crate) fn thinking(&self, text: impl Into<String>) -> Entry {
-        self.entry(Body::Thinking { text: text.into() })
+    pub(crate) fn thinking(&self, text: impl Into<String>) -> TranscriptEntry {
+        self.build_entry(EntryBody::Thinking { text: text.into() })
     }
 
-    pub(crate) fn note(&self, role: Role, text: impl Into<String>) -> Entry {
-        self.entry(Body::Note { role, text: text.into() })
+    pub(crate) fn note(&self, role: EntryRole, text: impl Into<String>) -> TranscriptEntry {
+        self.build_entry(EntryBody::Note { role, text: text.into() })
     }
 
-    pub(crate) fn call(&self, call_id: Option<String>, tool: Option<String>, args: Value) -> Entry {
-        self.entry(Body::ToolCall { call_id, tool: tool.unwrap_or_default(), args })
-    }
-
-    /// Returns what a tool returned: the id of its call, its name, its output and whether it succeeded.
-    pub(crate) fn result(
+    pub(crate) fn tool_call(
         &self,
         call_id: Option<String>,
         tool: Option<String>,
-        output: Flat,
+        args: Value,
+    ) -> TranscriptEntry {
+        self.build_entry(EntryBody::ToolCall { call_id, tool: tool.unwrap_or_default(), args })
+    }
+
+    /// Returns what a tool returned: the id of its call, its name, its output and whether it succeeded.
+    pub(crate) fn tool_result(
+        &self,
+        call_id: Option<String>,
+        tool: Option<String>,
+        output: FlattenedContent,
         status: ToolStatus,
-    ) -> Entry {
-        let Flat { text, media } = output;
-        self.entry(Body::ToolResult { call_id, tool, text, media, status })
+    ) -> TranscriptEntry {
+        let FlattenedContent { text, media } = output;
+        self.build_entry(EntryBody::ToolResult { call_id, tool, text, media, status })
     }
 
     /// Returns a compaction boundary. `details` are what the file says about it, with the keys of its format.
-    pub(crate) fn boundary(&self, label: &str, details: &impl Serialize) -> Entry {
+    pub(crate) fn boundary(&self, label: &str, details: &impl Serialize) -> TranscriptEntry {
         let details = serde_json::to_value(details).unwrap_or_default();
-        self.entry(Body::Boundary { label: label.to_owned(), details })
+        self.build_entry(EntryBody::Boundary { label: label.to_owned(), details })
     }
 
-    pub(crate) fn summary(&self, text: impl Into<String>) -> Entry {
-        self.entry(Body::Summary { text: text.into() })
+    pub(crate) fn summary(&self, text: impl Into<String>) -> TranscriptEntry {
+        self.build_entry(EntryBody::Summary { text: text.into() })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::detect::FORMATS_SHOWN;
+use crate::detect::FORMAT_NAMES;
 
 /// What a sink may answer when it cannot take what was read.
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
@@ -90,7 +90,7 @@ impl Error {
             Self::Folder { .. } => "name the session files inside it",
             Self::Binary { .. } => "unpack it or name the session file itself",
             Self::Unrecognized { .. } => {
-                return Some(format!("supported are the session files of {FORMATS_SHOWN}"));
+                return Some(format!("supported are the session files of {FORMAT_NAMES}"));
             }
             Self::Empty { .. } | Self::Database { .. } | Self::Io { .. } | Self::Sink(_) => return None,
         };

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use protocol::NewEvent;
 use protocol::event::body::{ImportedBoundary, ImportedNote, ImportedSummary};
 use protocol::event::metadata::{EventMetadata, EventSource};
-use protocol::message::{AiMessage, Block, HumanMessage, Message, ToolMessage};
+use protocol::message::{AiMessage, ContentBlock, HumanMessage, Message, ToolMessage};
 
-use crate::detect::Format;
-use crate::entry::{Author, Body, Entry, Media, Track};
+use crate::detect::SessionFormat;
+use crate::entry::{Author, EntryBody, EntryTrack, MediaReference, TranscriptEntry};
 
-impl Entry {
+impl TranscriptEntry {
     /// Returns the event that stores this entry of a file in `format`.
     ///
     /// `created_at` is the entry's own time, else `fallback`. Metadata is
@@ -18,36 +18,45 @@ impl Entry {
     ///
     /// # Errors
     /// When the content cannot be written as JSON, which no entry read from a file causes.
-    pub fn into_event(self, format: Format, fallback: Timestamp) -> Result<NewEvent, serde_json::Error> {
-        let at = self.at.unwrap_or(fallback);
+    pub fn into_event(
+        self,
+        format: SessionFormat,
+        fallback: Timestamp,
+    ) -> Result<NewEvent, serde_json::Error> {
+        let at = self.created_at.unwrap_or(fallback);
         let metadata = EventMetadata {
             source: Some(EventSource { format: format.as_str().to_owned(), native_id: self.native_id }),
-            side: self.track == Track::Side,
-            injected: matches!(self.body, Body::Text { by: Author::Harness, .. }),
-            repaired: self.repaired.as_ref().map(|repaired| repaired.how.as_str().to_owned()),
-            original: self.repaired.and_then(|repaired| repaired.original),
+            side: self.track == EntryTrack::Side,
+            injected: matches!(self.body, EntryBody::Text { author: Author::Harness, .. }),
+            repaired: self.repair.as_ref().map(|repaired| repaired.kind.as_str().to_owned()),
+            original: self.repair.and_then(|repaired| repaired.original),
             ..EventMetadata::default()
         };
         let event = match self.body {
-            Body::Summary { text } => NewEvent::of(&ImportedSummary { text }, at),
-            Body::Boundary { label, details } => NewEvent::of(&ImportedBoundary { label, details }, at),
-            Body::Note { role, text } => {
-                NewEvent::of(&ImportedNote { role: role.as_str().to_owned(), text }, at)
+            EntryBody::Summary { text } => NewEvent::from_body(&ImportedSummary { text }, at),
+            EntryBody::Boundary { label, details } => {
+                NewEvent::from_body(&ImportedBoundary { label, details }, at)
             }
-            Body::Text { by, text, media } => NewEvent::message(&text_message(by, text, media), at),
-            Body::Thinking { text } => {
-                NewEvent::message(&ai(vec![Block::Thinking { text, provider: None, raw: None }]), at)
+            EntryBody::Note { role, text } => {
+                NewEvent::from_body(&ImportedNote { role: role.as_str().to_owned(), text }, at)
             }
-            Body::ToolCall { call_id, tool, args } => {
+            EntryBody::Text { author: by, text, media } => {
+                NewEvent::from_message(&text_message(by, text, media), at)
+            }
+            EntryBody::Thinking { text } => NewEvent::from_message(
+                &ai_message(vec![ContentBlock::Thinking { text, provider: None, raw: None }]),
+                at,
+            ),
+            EntryBody::ToolCall { call_id, tool, args } => {
                 let id = call_id.unwrap_or_default();
-                NewEvent::message(&ai(vec![Block::ToolCall { id, name: tool, args }]), at)
+                NewEvent::from_message(&ai_message(vec![ContentBlock::ToolCall { id, name: tool, args }]), at)
             }
-            Body::ToolResult { call_id, tool, text, media, status } => NewEvent::message(
+            EntryBody::ToolResult { call_id, tool, text, media, status } => NewEvent::from_message(
                 &Message::Tool(ToolMessage {
                     id: None,
                     call_id: call_id.unwrap_or_default(),
                     name: tool,
-                    content: blocks(text, media),
+                    content: text_and_media_blocks(text, media),
                     status,
                 }),
                 at,
@@ -57,25 +66,25 @@ impl Entry {
     }
 }
 
-fn text_message(by: Author, text: String, media: Vec<Media>) -> Message {
+fn text_message(by: Author, text: String, media: Vec<MediaReference>) -> Message {
     match by {
         Author::Person | Author::Harness => {
-            Message::Human(HumanMessage { id: None, content: blocks(text, media) })
+            Message::Human(HumanMessage { id: None, content: text_and_media_blocks(text, media) })
         }
-        Author::Assistant => ai(blocks(text, media)),
+        Author::Assistant => ai_message(text_and_media_blocks(text, media)),
     }
 }
 
-fn ai(content: Vec<Block>) -> Message {
+fn ai_message(content: Vec<ContentBlock>) -> Message {
     Message::Ai(AiMessage { content, ..AiMessage::default() })
 }
 
 /// Returns the text block followed by the references to images.
-fn blocks(text: String, media: Vec<Media>) -> Vec<Block> {
-    let media = media.into_iter().map(|item| Block::Media {
+fn text_and_media_blocks(text: String, media: Vec<MediaReference>) -> Vec<ContentBlock> {
+    let media = media.into_iter().map(|item| ContentBlock::Media {
         media_type: item.media_type,
         sha256: item.sha256,
         bytes: item.bytes,
     });
-    std::iter::once(Block::Text { text }).chain(media).collect()
+    std::iter::once(ContentBlock::Text { text }).chain(media).collect()
 }

@@ -16,7 +16,7 @@ use crate::entry::Author;
 use std::collections::HashMap;
 
 /// How many unanswered tool calls are remembered at a time.
-const OPEN_CALLS_MAX: usize = 10_000;
+const PENDING_CALLS_MAX: usize = 10_000;
 
 /// Starts of texts that a harness wrote in the user's place and that nobody typed.
 const INJECTED_STARTS: [&str; 12] = [
@@ -36,15 +36,15 @@ const INJECTED_STARTS: [&str; 12] = [
 
 /// The names of tools whose calls wait for a result: results of most formats name only the call.
 #[derive(Default)]
-pub(crate) struct OpenCalls {
+pub(crate) struct PendingCalls {
     names: HashMap<String, String>,
 }
 
-impl OpenCalls {
+impl PendingCalls {
     /// Remembers a call.
-    pub(crate) fn called(&mut self, call_id: Option<&str>, tool: Option<&str>) {
+    pub(crate) fn record_call(&mut self, call_id: Option<&str>, tool: Option<&str>) {
         if let (Some(call_id), Some(tool)) = (call_id, tool) {
-            if self.names.len() >= OPEN_CALLS_MAX {
+            if self.names.len() >= PENDING_CALLS_MAX {
                 // A file with this many calls without results is broken; names are only a courtesy then.
                 self.names.clear();
             }
@@ -53,13 +53,13 @@ impl OpenCalls {
     }
 
     /// Returns the tool that the call used, and forgets the call.
-    pub(crate) fn returned(&mut self, call_id: Option<&str>) -> Option<String> {
+    pub(crate) fn take_tool_name(&mut self, call_id: Option<&str>) -> Option<String> {
         self.names.remove(call_id?)
     }
 }
 
 /// Returns who wrote a text that stands in the user's place.
-pub(crate) fn user_or_harness(text: &str) -> Author {
+pub(crate) fn detect_author(text: &str) -> Author {
     let text = text.trim();
     let reminder = text.starts_with("<system-reminder>") && text.ends_with("</system-reminder>");
     if reminder || INJECTED_STARTS.iter().any(|start| text.starts_with(start)) {

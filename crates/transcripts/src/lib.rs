@@ -6,28 +6,28 @@
 //!
 //! Deliberately absent: storage, models, and any rule about what to do with a conversation.
 
-mod chain;
 mod conversation;
 mod detect;
+mod digest_chain;
 pub mod discover;
 mod entry;
 mod error;
 mod event;
 mod formats;
 mod json;
-mod output;
+mod sink_writer;
 mod source;
 
-pub use chain::Chain;
-pub use conversation::{Conversation, Problem, Sink};
-pub use detect::{Format, detect};
-pub use entry::{Author, Body, Entry, EntryKind, Media, Role, Track};
+pub use conversation::{ConversationInfo, TranscriptProblem, TranscriptSink};
+pub use detect::{SessionFormat, detect_format};
+pub use digest_chain::DigestChain;
+pub use entry::{Author, EntryBody, EntryKind, EntryRole, EntryTrack, MediaReference, TranscriptEntry};
 pub use error::{Error, SinkError};
-pub use json::legacy::{Repair, Repaired};
-pub use output::Report;
-pub use source::Source;
+pub use json::result_repair::{RepairKind, RepairRecord};
+pub use sink_writer::ReadReport;
+pub use source::TranscriptSource;
 
-use crate::output::Output;
+use crate::sink_writer::SinkWriter;
 
 /// Reads all conversations of `source` and gives them to `sink`.
 ///
@@ -35,20 +35,24 @@ use crate::output::Output;
 ///
 /// # Errors
 /// When the source cannot be read at all, or the sink gives up.
-pub fn read(source: &Source, format: Format, sink: &mut dyn Sink) -> Result<Report, Error> {
-    let mut output = Output::new(sink, source.shown_as().to_owned());
+pub fn read_conversations(
+    source: &TranscriptSource,
+    format: SessionFormat,
+    sink: &mut dyn TranscriptSink,
+) -> Result<ReadReport, Error> {
+    let mut output = SinkWriter::new(sink, source.display_name().to_owned());
     let out = &mut output;
     match format {
-        Format::Claude => formats::claude::read(source, out)?,
-        Format::Codex => formats::codex::read(source, out)?,
-        Format::OpenCode => formats::opencode::read(source, out)?,
-        Format::Pi => formats::pi::read(source, out)?,
-        Format::Gemini => formats::gemini::read(source, out)?,
-        Format::Copilot => formats::copilot::read(source, out)?,
-        Format::Aider => formats::aider::read(source, out)?,
-        Format::OpenHands => formats::openhands::read(source, out)?,
-        Format::SweAgent | Format::OpenAi => formats::chat::read(source, format, out)?,
-        Format::LangGraph => formats::langgraph::read(source, out)?,
+        SessionFormat::Claude => formats::claude::read(source, out)?,
+        SessionFormat::Codex => formats::codex::read(source, out)?,
+        SessionFormat::OpenCode => formats::opencode::read(source, out)?,
+        SessionFormat::Pi => formats::pi::read(source, out)?,
+        SessionFormat::Gemini => formats::gemini::read(source, out)?,
+        SessionFormat::Copilot => formats::copilot::read(source, out)?,
+        SessionFormat::Aider => formats::aider::read(source, out)?,
+        SessionFormat::OpenHands => formats::openhands::read(source, out)?,
+        SessionFormat::SweAgent | SessionFormat::OpenAi => formats::chat::read(source, format, out)?,
+        SessionFormat::LangGraph => formats::langgraph::read(source, out)?,
     }
     output.finish(source.bytes())
 }

@@ -13,35 +13,35 @@ use crate::error::Error;
 ///
 /// Everything is a file, because a SQLite database needs one and some formats are read twice.
 #[derive(Debug)]
-pub struct Source {
+pub struct TranscriptSource {
     path: PathBuf,
-    shown_as: PathBuf,
+    display_name: PathBuf,
     /// Keeps the spooled copy alive for as long as the source.
     _spooled: Option<NamedTempFile>,
 }
 
-impl Source {
+impl TranscriptSource {
     /// Returns the source for a file of the user, or for a folder of single events.
-    pub fn file(path: impl Into<PathBuf>) -> Self {
+    pub fn from_file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self { shown_as: path.clone(), path, _spooled: None }
+        Self { display_name: path.clone(), path, _spooled: None }
     }
 
     /// Copies `input` to a temporary file in `folder`, gone with the source, and returns the source for it, shown as `shown_as` in reports.
     ///
     /// # Errors
     /// When `input` cannot be read or the temporary file cannot be written.
-    pub fn spool(input: &mut impl Read, shown_as: &str, folder: &Path) -> Result<Self, Error> {
+    pub fn from_reader(input: &mut impl Read, shown_as: &str, folder: &Path) -> Result<Self, Error> {
         let io = |source| Error::io(shown_as, source);
         let mut spooled = NamedTempFile::new_in(folder).map_err(io)?;
         std::io::copy(input, &mut spooled).map_err(io)?;
         spooled.flush().map_err(io)?;
-        Ok(Self::spooled(spooled, shown_as))
+        Ok(Self::from_temp_file(spooled, shown_as))
     }
 
     /// Returns the source for a temporary file, gone with the source, shown as `shown_as` in reports.
-    pub fn spooled(file: NamedTempFile, shown_as: &str) -> Self {
-        Self { path: file.path().to_owned(), shown_as: PathBuf::from(shown_as), _spooled: Some(file) }
+    pub fn from_temp_file(file: NamedTempFile, shown_as: &str) -> Self {
+        Self { path: file.path().to_owned(), display_name: PathBuf::from(shown_as), _spooled: Some(file) }
     }
 
     /// Returns the path to read.
@@ -50,8 +50,8 @@ impl Source {
     }
 
     /// Returns the path or name to show.
-    pub fn shown_as(&self) -> &Path {
-        &self.shown_as
+    pub fn display_name(&self) -> &Path {
+        &self.display_name
     }
 
     /// Returns the size in bytes, the end point of [`Sink::progress`](crate::Sink::progress); 0 when unknown.
@@ -61,15 +61,15 @@ impl Source {
 
     /// Returns the name without folders: the conversation's name when the file holds only one.
     pub(crate) fn name(&self) -> String {
-        self.shown_as.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        self.display_name.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
     pub(crate) fn open(&self) -> Result<File, Error> {
-        File::open(&self.path).map_err(|source| self.io(source))
+        File::open(&self.path).map_err(|source| self.io_error(source))
     }
 
     /// Returns the error for a failed read of this source.
-    pub(crate) fn io(&self, source: std::io::Error) -> Error {
-        Error::io(&self.shown_as, source)
+    pub(crate) fn io_error(&self, source: std::io::Error) -> Error {
+        Error::io(&self.display_name, source)
     }
 }

@@ -6,11 +6,14 @@
 //! server names. Which conversation is condensed, and who asks before, is not decided here.
 
 mod call;
-mod follow;
+mod dispatcher;
 mod payload;
 mod settings;
 
-pub use call::{Answer, Failed, UserHook, end_commands, is_called_by_a_hook};
-pub use follow::{Hooks, Missed};
-pub use payload::{About, CompactionTold, Due, HandoffTold, Occasion, Payload, RunTold};
+pub use call::{HookAnswer, HookError, UserHook, is_run_by_hook, kill_commands};
+pub use dispatcher::{HookDispatcher, MissedHookCall};
+pub use payload::{
+    AnnouncedCompaction, CompactionHookPayload, HandoffHookPayload, HookEvent, HookPayload, PayloadDetails,
+    RunHookPayload,
+};
 pub use settings::{HookConfig, TIMEOUT_SECONDS};

@@ -2,7 +2,7 @@
 //! its secrets withheld; a change of its shape that could break a reader raises [`SCHEMA_VERSION`].
 
 use jiff::Timestamp;
-use journal::{EventQuery, Store, Superseded};
+use journal::{EventQuery, Store, SupersededVisibility};
 use protocol::event::body::{HandoffAccepted, HandoffProposed, RunEnded, RunFailed, RunInterrupted};
 use protocol::{
     AssistantId, Compaction, CompactionTrigger, Event, EventType, Handoff, HandoffId, Proposal, Run,
@@ -20,7 +20,7 @@ const ANSWER_CHARS_MAX: usize = 4_000;
 protocol::named_enum! {
     /// What hooks are told of.
     #[derive(JsonSchema)]
-    pub enum Occasion {
+    pub enum HookEvent {
         /// A summary is drafted and waits for a decision.
         HandoffProposed = "handoff.proposed",
         /// A summary was accepted, and the child thread is there.
@@ -34,9 +34,9 @@ protocol::named_enum! {
     }
 }
 
-impl Occasion {
+impl HookEvent {
     /// Returns what hooks are told of by an event; nobody is told of other events.
-    pub(crate) const fn of(kind: EventType) -> Option<Self> {
+    pub(crate) const fn from_event_type(kind: EventType) -> Option<Self> {
         match kind {
             EventType::HandoffProposed => Some(Self::HandoffProposed),
             EventType::HandoffAccepted => Some(Self::HandoffAccepted),
@@ -80,11 +80,11 @@ impl Occasion {
 
 /// What a hook is told.
 #[derive(Debug, Clone, Serialize)]
-pub struct Payload {
+pub struct HookPayload {
     /// Version of this shape.
     pub schema_version: u32,
     /// What happened.
-    pub hook: Occasion,
+    pub hook: HookEvent,
     /// When.
     pub at: Timestamp,
     /// The thread it happened in; of a handoff, the parent.
@@ -99,24 +99,24 @@ pub struct Payload {
     pub seq: Option<Seq>,
     /// The rest, under the name of what it is about.
     #[serde(flatten)]
-    pub about: About,
+    pub about: PayloadDetails,
 }
 
 /// What it is about.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum About {
+pub enum PayloadDetails {
     /// A handoff.
-    Handoff(HandoffTold),
+    Handoff(HandoffHookPayload),
     /// A compaction.
-    Compaction(CompactionTold),
+    Compaction(CompactionHookPayload),
     /// A run.
-    Run(RunTold),
+    Run(RunHookPayload),
 }
 
 /// A proposal, or the one that was accepted.
 #[derive(Debug, Clone, Serialize)]
-pub struct HandoffTold {
+pub struct HandoffHookPayload {
     /// The handoff, by which `segue handoff --decide` answers it.
     pub handoff_id: HandoffId,
     /// Which draft it is: 0 is the first.
@@ -137,7 +137,7 @@ pub struct HandoffTold {
 
 /// A compaction.
 #[derive(Debug, Clone, Serialize)]
-pub struct CompactionTold {
+pub struct CompactionHookPayload {
     /// Why it happens.
     pub trigger: CompactionTrigger,
     /// Messages that are condensed.
@@ -156,7 +156,7 @@ pub struct CompactionTold {
 
 /// A run that is over.
 #[derive(Debug, Clone, Serialize)]
-pub struct RunTold {
+pub struct RunHookPayload {
     /// How it ended; `interrupted` waits for a person.
     pub status: RunStatus,
     /// Why it failed.
@@ -173,7 +173,7 @@ pub struct RunTold {
 
 /// A compaction that is about to take effect.
 #[derive(Debug, Clone, Copy)]
-pub struct Due<'a> {
+pub struct AnnouncedCompaction<'a> {
     /// The run that condenses the thread.
     pub run_id: RunId,
     /// What its marker is to hold.
@@ -183,61 +183,69 @@ pub struct Due<'a> {
 }
 
 /// An occasion, when it came, and the event and run it belongs to.
-struct Happened {
-    hook: Occasion,
+struct HookOccurrence {
+    hook: HookEvent,
     at: Timestamp,
     seq: Option<Seq>,
     run_id: Option<RunId>,
 }
 
-impl Payload {
+impl HookPayload {
     /// Returns what hooks are told of a compaction that is about to take effect.
-    pub fn before_compaction(thread: &Thread, due: Due<'_>) -> Self {
-        let happened =
-            Happened { hook: Occasion::CompactionBefore, at: due.now, seq: None, run_id: Some(due.run_id) };
-        Self::of(thread, happened, About::Compaction(compaction(due.compaction)))
+    pub fn before_compaction(thread: &Thread, due: AnnouncedCompaction<'_>) -> Self {
+        let happened = HookOccurrence {
+            hook: HookEvent::CompactionBefore,
+            at: due.now,
+            seq: None,
+            run_id: Some(due.run_id),
+        };
+        Self::build(thread, happened, PayloadDetails::Compaction(compaction_payload(due.compaction)))
     }
 
     /// Returns what hooks are told of an event; `None` when nobody is told of it, or what it was about is gone.
-    pub(crate) async fn after(
+    pub(crate) async fn from_event(
         store: &dyn Store,
         thread: &Thread,
         event: &Event,
     ) -> journal::Result<Option<Self>> {
-        let Some(occasion) = event.kind().and_then(Occasion::of) else {
+        let Some(occasion) = event.kind().and_then(HookEvent::from_event_type) else {
             return Ok(None);
         };
         let about = match occasion {
-            Occasion::HandoffProposed => match event.body() {
+            HookEvent::HandoffProposed => match event.body() {
                 Ok(HandoffProposed { handoff_id, summary_sha256, .. }) => {
-                    handoff(store, handoff_id, &summary_sha256).await?
+                    handoff_details(store, handoff_id, &summary_sha256).await?
                 }
                 Err(_) => None,
             },
-            Occasion::HandoffAccepted => match event.body() {
+            HookEvent::HandoffAccepted => match event.body() {
                 Ok(HandoffAccepted { handoff_id, summary_sha256, .. }) => {
-                    handoff(store, handoff_id, &summary_sha256).await?
+                    handoff_details(store, handoff_id, &summary_sha256).await?
                 }
                 Err(_) => None,
             },
-            Occasion::CompactionBefore | Occasion::CompactionAfter => {
-                event.body().ok().map(|marker| About::Compaction(compaction(&marker)))
+            HookEvent::CompactionBefore | HookEvent::CompactionAfter => {
+                event.body().ok().map(|marker| PayloadDetails::Compaction(compaction_payload(&marker)))
             }
-            Occasion::RunEnded => run(store, event).await?,
+            HookEvent::RunEnded => run_details(store, event).await?,
         };
-        let happened =
-            Happened { hook: occasion, at: event.created_at, seq: Some(event.seq), run_id: event.run_id };
-        Ok(about.map(|about| Self::of(thread, happened, about)))
+        let happened = HookOccurrence {
+            hook: occasion,
+            at: event.created_at,
+            seq: Some(event.seq),
+            run_id: event.run_id,
+        };
+        Ok(about.map(|about| Self::build(thread, happened, about)))
     }
 
-    fn of(thread: &Thread, happened: Happened, about: About) -> Self {
-        let Happened { hook, at, seq, run_id } = happened;
+    fn build(thread: &Thread, happened: HookOccurrence, about: PayloadDetails) -> Self {
+        let HookOccurrence { hook, at, seq, run_id } = happened;
         Self {
             schema_version: SCHEMA_VERSION,
             hook,
             at,
             thread_id: thread.thread_id,
-            thread_name: thread.name.as_deref().map(withheld),
+            thread_name: thread.name.as_deref().map(redact_text),
             assistant_id: thread.assistant_id.clone(),
             run_id,
             seq,
@@ -246,48 +254,52 @@ impl Payload {
     }
 }
 
-async fn handoff(store: &dyn Store, handoff_id: HandoffId, sha256: &str) -> journal::Result<Option<About>> {
+async fn handoff_details(
+    store: &dyn Store,
+    handoff_id: HandoffId,
+    sha256: &str,
+) -> journal::Result<Option<PayloadDetails>> {
     let Some(handoff) = store.handoff(handoff_id).await? else { return Ok(None) };
     let proposals = store.proposals(handoff_id).await?;
     let proposal = proposals.iter().rfind(|proposal| proposal.summary_sha256 == sha256);
-    Ok(proposal.map(|proposal| About::Handoff(proposed(&handoff, proposal))))
+    Ok(proposal.map(|proposal| PayloadDetails::Handoff(handoff_payload(&handoff, proposal))))
 }
 
-fn proposed(handoff: &Handoff, proposal: &Proposal) -> HandoffTold {
-    HandoffTold {
+fn handoff_payload(handoff: &Handoff, proposal: &Proposal) -> HandoffHookPayload {
+    HandoffHookPayload {
         handoff_id: handoff.handoff_id,
         iteration: proposal.iteration,
-        goal: handoff.goal.as_deref().map(withheld),
-        title: withheld(&proposal.summary_json.title),
-        tldr: withheld(&proposal.summary_json.tldr),
-        summary_md: withheld(&proposal.summary_md),
+        goal: handoff.goal.as_deref().map(redact_text),
+        title: redact_text(&proposal.summary_json.title),
+        tldr: redact_text(&proposal.summary_json.tldr),
+        summary_md: redact_text(&proposal.summary_md),
         summary_sha256: proposal.summary_sha256.clone(),
         child_thread_id: handoff.child_thread_id,
     }
 }
 
-fn compaction(marker: &Compaction) -> CompactionTold {
-    CompactionTold {
+fn compaction_payload(marker: &Compaction) -> CompactionHookPayload {
+    CompactionHookPayload {
         trigger: marker.trigger,
         replaced_count: marker.replaced_count,
         kept_count: marker.kept_count,
         tokens_before: marker.tokens_before,
         tokens_after: marker.tokens_after,
         model: marker.model.clone(),
-        summary: withheld(&marker.summary),
+        summary: redact_text(&marker.summary),
     }
 }
 
 /// How a run ended, as its last event says.
-struct RunOutcome {
+struct RunEndState {
     status: RunStatus,
     failure: Option<RunFailure>,
     waits_for: Vec<String>,
 }
 
-impl RunOutcome {
+impl RunEndState {
     /// Returns what the event says; `run` is the row, for what it does not say.
-    fn of(event: &Event, run: &Run) -> Self {
+    fn from_event(event: &Event, run: &Run) -> Self {
         let (mut status, mut failure, mut waits_for) = (run.status, run.failure.clone(), Vec::new());
         if let Ok(ended) = event.body::<RunEnded>() {
             status = ended.status;
@@ -300,40 +312,42 @@ impl RunOutcome {
     }
 }
 
-async fn run(store: &dyn Store, event: &Event) -> journal::Result<Option<About>> {
+async fn run_details(store: &dyn Store, event: &Event) -> journal::Result<Option<PayloadDetails>> {
     let Some(run) = (match event.run_id {
         Some(run_id) => store.run(run_id).await?,
         None => None,
     }) else {
         return Ok(None);
     };
-    let RunOutcome { status, failure, waits_for } = RunOutcome::of(event, &run);
+    let RunEndState { status, failure, waits_for } = RunEndState::from_event(event, &run);
     let answers = EventQuery {
         after: None,
         before: Some(event.seq),
         types: vec![EventType::AiMessage],
-        superseded: Superseded::Shown,
+        superseded: SupersededVisibility::Shown,
         ..EventQuery::after(0, 1)
     };
     let answer = store.events(event.thread_id, answers).await?.pop();
     let answer = answer.filter(|answer| answer.run_id == event.run_id).and_then(|answer| answer.message());
     let took = event.created_at.duration_since(run.created_at).as_millis();
-    Ok(Some(About::Run(RunTold {
+    Ok(Some(PayloadDetails::Run(RunHookPayload {
         status,
-        error: failure.map(|failure| withheld(&failure.message)),
+        error: failure.map(|failure| redact_text(&failure.message)),
         waits_for,
-        answer: answer.map(|answer| clipped(&withheld(&answer.text()))).filter(|answer| !answer.is_empty()),
+        answer: answer
+            .map(|answer| truncate_answer(&redact_text(&answer.text())))
+            .filter(|answer| !answer.is_empty()),
         duration_ms: u64::try_from(took).unwrap_or(0),
         usage: run.usage,
     })))
 }
 
 /// Returns text without what looks like a key or a password (M16).
-fn withheld(text: &str) -> String {
+fn redact_text(text: &str) -> String {
     facts::redact(text).into_owned()
 }
 
-fn clipped(text: &str) -> String {
+fn truncate_answer(text: &str) -> String {
     match text.char_indices().nth(ANSWER_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use crate::payload::Occasion;
+use crate::payload::HookEvent;
 
 /// Seconds that a hook has, unless it is told otherwise.
 pub const TIMEOUT_SECONDS: u32 = 10;
 
 /// The seconds a hook can be given: a conversation that is to be condensed waits for it.
-const TIMEOUTS: std::ops::RangeInclusive<u32> = 1..=60;
+const TIMEOUT_SECONDS_RANGE: std::ops::RangeInclusive<u32> = 1..=60;
 
 /// The most characters of a command or an address that stand for a hook without a name.
 const NAME_CHARS_MAX: usize = 40;
@@ -24,7 +24,7 @@ const NAME_CHARS_MAX: usize = 40;
 #[serde(deny_unknown_fields, default)]
 pub struct HookConfig {
     /// What it is told of: `handoff.proposed`, `handoff.accepted`, `compaction.before`, `compaction.after`, `run.ended`.
-    pub on: Vec<Occasion>,
+    pub on: Vec<HookEvent>,
     /// What it is called in logs and messages. Default: the beginning of the command, or the address's host.
     pub name: Option<String>,
     /// A command line for `sh`, run in the workspace; what happened is on its standard input, as JSON.
@@ -41,11 +41,11 @@ pub struct HookConfig {
 
 impl HookConfig {
     /// Returns what is wrong with it.
-    pub fn fault(&self) -> Option<String> {
-        let name = self.shown_name();
+    pub fn validation_error(&self) -> Option<String> {
+        let name = self.display_name();
         let wrong = |what: &str| Some(format!("the hook `{name}` {what}"));
         if self.on.is_empty() {
-            let known: Vec<&str> = Occasion::ALL.iter().map(|occasion| occasion.as_str()).collect();
+            let known: Vec<&str> = HookEvent::ALL.iter().map(|occasion| occasion.as_str()).collect();
             return wrong(&format!("is told of nothing; set `on` to some of: {}", known.join(", ")));
         }
         match (&self.command, &self.url) {
@@ -67,8 +67,8 @@ impl HookConfig {
             return wrong(&format!("has a header `{header}` that cannot be sent"));
         }
         match self.timeout_seconds {
-            Some(given) if !TIMEOUTS.contains(&given) => {
-                let (least, most) = (TIMEOUTS.start(), TIMEOUTS.end());
+            Some(given) if !TIMEOUT_SECONDS_RANGE.contains(&given) => {
+                let (least, most) = (TIMEOUT_SECONDS_RANGE.start(), TIMEOUT_SECONDS_RANGE.end());
                 wrong(&format!("has `timeout_seconds = {given}`; {least} to {most} are possible"))
             }
             Some(_) | None => None,
@@ -76,7 +76,7 @@ impl HookConfig {
     }
 
     /// Returns what it is called; an address may hold a key, so no more than its host is shown.
-    pub(crate) fn shown_name(&self) -> String {
+    pub(crate) fn display_name(&self) -> String {
         let name = self.name.clone().filter(|name| !name.trim().is_empty());
         let host = || self.parsed_url()?.host_str().map(str::to_owned);
         let name = name.or_else(|| self.command.clone()).or_else(host).unwrap_or_else(|| "?".to_owned());
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_hook_that_makes_no_sense_is_refused_in_words() {
         let check = |config: &str, fault: Option<&str>| {
-            let found = hook(config).unwrap().fault();
+            let found = hook(config).unwrap().validation_error();
             match fault {
                 None => assert_eq!(found, None, "{config}"),
                 Some(fault) => assert!(found.clone().is_some_and(|found| found.contains(fault)), "{found:?}"),
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn m16_a_hook_is_called_what_it_does_and_no_key_is_among_it() {
-        let named = |config: &str| hook(config).unwrap().shown_name();
+        let named = |config: &str| hook(config).unwrap().display_name();
         assert_eq!(named(r#"{"command": "notify-send\n  segue"}"#), "notify-send segue");
         assert_eq!(named(r#"{"name": "team", "command": "x"}"#), "team");
         assert_eq!(named(r#"{"url": "https://u:p@hooks.example.org/T0/secret?x=1"}"#), "hooks.example.org");

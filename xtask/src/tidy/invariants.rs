@@ -4,35 +4,35 @@
 use syn::visit::{self, Visit};
 
 use super::Finding;
-use super::source::{Source, Token};
+use super::source::{SourceFile, SourceToken};
 
 /// Rooms, and the words that must not occur in them: the names of what plugs into them.
 const UNKNOWN_WORDS: &[(&str, &[&str])] = &[("crates/runtime/src/", &["handoff", "memory", "compact"])];
 
 /// Where events are stored.
-const JOURNAL: &str = "crates/journal/src/";
+const JOURNAL_FOLDER: &str = "crates/journal/src/";
 /// The statements that change or remove stored events, which nothing else may.
-const EVENT_CHANGES: &[&str] = &["UPDATE events", "DELETE FROM events"];
+const EVENT_CHANGE_STATEMENTS: &[&str] = &["UPDATE events", "DELETE FROM events"];
 /// The files that hold them: the deletion of a thread, and what becomes of the events that told of its words.
-const EVENT_CHANGERS: &[&str] =
-    &["crates/journal/src/tables/threads.rs", "crates/journal/src/tables/memory/dissolving.rs"];
+const EVENT_CHANGE_FILES: &[&str] =
+    &["crates/journal/src/tables/threads.rs", "crates/journal/src/tables/memory/summary_removal.rs"];
 
 /// Methods that look into a text.
-const LOOKS: &[&str] = &["contains", "starts_with", "ends_with"];
+const TEXT_TEST_METHODS: &[&str] = &["contains", "starts_with", "ends_with"];
 /// What a variable is called that holds what failed, or what is said of it.
-const FAILURES: &[&str] = &["error", "err", "fault", "failure", "reason", "problem"];
+const FAILURE_NAMES: &[&str] = &["error", "err", "fault", "failure", "reason", "problem"];
 
 /// Checks one file.
-pub fn check(source: &Source) -> Vec<Finding> {
-    let mut findings = unknown_words(source);
-    findings.extend(changed_events(source));
-    findings.extend(failures_by_text(source));
-    findings.extend(tuples(source));
+pub fn check(source: &SourceFile) -> Vec<Finding> {
+    let mut findings = find_unknown_words(source);
+    findings.extend(find_event_changes(source));
+    findings.extend(find_failures_by_text(source));
+    findings.extend(find_tuple_parameters(source));
     findings
 }
 
 /// Finds words that a room must not know. Tests may name what they stand for.
-fn unknown_words(source: &Source) -> Vec<Finding> {
+fn find_unknown_words(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (room, words) in UNKNOWN_WORDS.iter().filter(|(room, _)| source.path.starts_with(room)) {
         for (index, line) in source.lines.iter().enumerate().filter(|(index, _)| !source.is_test(index + 1)) {
@@ -48,12 +48,12 @@ fn unknown_words(source: &Source) -> Vec<Finding> {
     findings
 }
 
-fn changed_events(source: &Source) -> Vec<Finding> {
-    if !source.path.starts_with(JOURNAL) || EVENT_CHANGERS.contains(&source.path.as_str()) {
+fn find_event_changes(source: &SourceFile) -> Vec<Finding> {
+    if !source.path.starts_with(JOURNAL_FOLDER) || EVENT_CHANGE_FILES.contains(&source.path.as_str()) {
         return Vec::new();
     }
-    let changes = |token: &&Token| {
-        let is_change = EVENT_CHANGES.iter().any(|change| token.text.contains(change));
+    let changes = |token: &&SourceToken| {
+        let is_change = EVENT_CHANGE_STATEMENTS.iter().any(|change| token.text.contains(change));
         is_change && !source.is_test(token.line)
     };
     let remedy = "append an event instead: only the deletion of a thread takes events away";
@@ -62,11 +62,12 @@ fn changed_events(source: &Source) -> Vec<Finding> {
 }
 
 /// Finds failures that are told from each other by their words: `error.to_string().contains("…")`, `reason.contains("…")`.
-fn failures_by_text(source: &Source) -> Vec<Finding> {
+fn find_failures_by_text(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for at in 1..source.tokens.len().saturating_sub(3) {
         let [dot, method, open, argument] = &source.tokens[at..at + 4] else { continue };
-        let is_look = dot.text == "." && open.text == "(" && LOOKS.contains(&method.text.as_str());
+        let is_look =
+            dot.text == "." && open.text == "(" && TEXT_TEST_METHODS.contains(&method.text.as_str());
         if !is_look || !argument.text.starts_with('"') || source.is_test(method.line) {
             continue;
         }
@@ -74,7 +75,7 @@ fn failures_by_text(source: &Source) -> Vec<Finding> {
             source.tokens[at.saturating_sub(3)..at].iter().map(|token| token.text.as_str()).collect();
         let is_failure = match receiver.as_slice() {
             ["to_string" | "message" | "reason", "(", ")"] => true,
-            [.., name] => FAILURES.contains(name),
+            [.., name] => FAILURE_NAMES.contains(name),
             [] => false,
         };
         if is_failure {
@@ -85,8 +86,8 @@ fn failures_by_text(source: &Source) -> Vec<Finding> {
     findings
 }
 
-fn tuples(source: &Source) -> Vec<Finding> {
-    if source.tests_only {
+fn find_tuple_parameters(source: &SourceFile) -> Vec<Finding> {
+    if source.is_tests_only {
         return Vec::new();
     }
     let mut finder = TupleFinder { source, findings: Vec::new() };
@@ -96,12 +97,12 @@ fn tuples(source: &Source) -> Vec<Finding> {
 
 /// Finds parameters of functions that are tuples. What implements a trait has the trait's parameters.
 struct TupleFinder<'a> {
-    source: &'a Source,
+    source: &'a SourceFile,
     findings: Vec<Finding>,
 }
 
 impl TupleFinder<'_> {
-    fn record(&mut self, signature: &syn::Signature) {
+    fn check_signature(&mut self, signature: &syn::Signature) {
         for input in &signature.inputs {
             let syn::FnArg::Typed(typed) = input else { continue };
             let line = typed.colon_token.span.start().line;
@@ -117,7 +118,7 @@ impl TupleFinder<'_> {
 
 impl<'ast> Visit<'ast> for TupleFinder<'_> {
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.record(&item.sig);
+        self.check_signature(&item.sig);
         visit::visit_item_fn(self, item);
     }
 
@@ -125,7 +126,7 @@ impl<'ast> Visit<'ast> for TupleFinder<'_> {
         if item.trait_.is_none() {
             for function in &item.items {
                 if let syn::ImplItem::Fn(function) = function {
-                    self.record(&function.sig);
+                    self.check_signature(&function.sig);
                 }
             }
         }
@@ -133,7 +134,7 @@ impl<'ast> Visit<'ast> for TupleFinder<'_> {
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        self.record(&item.sig);
+        self.check_signature(&item.sig);
         visit::visit_trait_item_fn(self, item);
     }
 }

@@ -1,12 +1,12 @@
 //! The licences of everything Segue is built from: permissive ones only. Texts are not compared, only what packages
 //! declare.
 
-use crate::metadata::Package;
+use crate::cargo_metadata::CargoPackage;
 
 use super::Finding;
 
 /// Licences whose terms Segue's own (MIT or Apache-2.0) can carry, as SPDX names.
-const PERMISSIVE: &[&str] = &[
+const PERMISSIVE_LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -24,8 +24,8 @@ const PERMISSIVE: &[&str] = &[
 ];
 
 /// Checks every package that comes from outside the workspace.
-pub fn check(packages: &[Package]) -> Vec<Finding> {
-    let foreign = packages.iter().filter(|package| package.foreign);
+pub fn check(packages: &[CargoPackage]) -> Vec<Finding> {
+    let foreign = packages.iter().filter(|package| package.is_foreign);
     let refused = foreign.filter(|package| !package.license.as_deref().is_some_and(is_permissive));
     refused
         .map(|package| Finding {
@@ -46,31 +46,31 @@ fn is_permissive(expression: &str) -> bool {
     // Older manifests write `MIT/Apache-2.0`.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
-    let permissive = any_of(&mut words);
+    let permissive = parse_or(&mut words);
     permissive == Some(true) && words.next().is_none()
 }
 
-type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
+type LicenceTokens<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
-fn any_of(words: &mut Words<'_>) -> Option<bool> {
-    let mut permissive = all_of(words)?;
+fn parse_or(words: &mut LicenceTokens<'_>) -> Option<bool> {
+    let mut permissive = parse_and(words)?;
     while words.next_if_eq(&"OR").is_some() {
-        permissive |= all_of(words)?;
+        permissive |= parse_and(words)?;
     }
     Some(permissive)
 }
 
-fn all_of(words: &mut Words<'_>) -> Option<bool> {
-    let mut permissive = one(words)?;
+fn parse_and(words: &mut LicenceTokens<'_>) -> Option<bool> {
+    let mut permissive = parse_term(words)?;
     while words.next_if_eq(&"AND").is_some() {
-        permissive &= one(words)?;
+        permissive &= parse_term(words)?;
     }
     Some(permissive)
 }
 
-fn one(words: &mut Words<'_>) -> Option<bool> {
+fn parse_term(words: &mut LicenceTokens<'_>) -> Option<bool> {
     if words.next_if_eq(&"(").is_some() {
-        let permissive = any_of(words)?;
+        let permissive = parse_or(words)?;
         words.next_if_eq(&")")?;
         return Some(permissive);
     }
@@ -78,7 +78,7 @@ fn one(words: &mut Words<'_>) -> Option<bool> {
     if words.next_if_eq(&"WITH").is_some() {
         license = format!("{license} WITH {}", words.next()?);
     }
-    Some(PERMISSIVE.contains(&license.as_str()))
+    Some(PERMISSIVE_LICENCES.contains(&license.as_str()))
 }
 
 #[cfg(test)]
@@ -106,10 +106,10 @@ mod tests {
 
     #[test]
     fn unknown_and_copyleft_packages_are_named() {
-        let package = |name: &str, license: Option<&str>, foreign| Package {
+        let package = |name: &str, license: Option<&str>, foreign| CargoPackage {
             name: name.to_owned(),
             license: license.map(str::to_owned),
-            foreign,
+            is_foreign: foreign,
         };
         let found: Vec<String> = check(&[
             package("a 1.0.0", Some("MIT"), true),

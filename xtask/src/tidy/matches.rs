@@ -5,29 +5,29 @@ use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
 
 use super::Finding;
-use super::source::Source;
+use super::source::SourceFile;
 
 /// Enums of which a match may leave variants unnamed. A journal holds event types that this program does not know, so every
 /// reader of events passes over most of them.
-const OPEN: &[&str] = &["EventType"];
+const OPEN_ENUMS: &[&str] = &["EventType"];
 /// How the names of errors end. A match picks those that somebody acts on, and passes the others on.
-const ERROR: &str = "Error";
+const ERROR_SUFFIX: &str = "Error";
 /// Patterns that hold the one that is looked at.
-const WRAPPERS: &[&str] = &["Some", "Ok", "Err"];
+const WRAPPER_PATTERNS: &[&str] = &["Some", "Ok", "Err"];
 /// The beginnings of paths that stay in the project; its crates are the others.
-const INSIDE: &[&str] = &["crate", "self", "super"];
+const LOCAL_PATH_STARTS: &[&str] = &["crate", "self", "super"];
 
 /// The names that the project knows.
-pub struct OwnNames {
+pub struct ProjectNames {
     enums: BTreeSet<String>,
     crates: BTreeSet<String>,
 }
 
-impl OwnNames {
+impl ProjectNames {
     /// Collects the enums that production code declares, inside macros too, and the crates.
-    pub fn collect(sources: &[Source]) -> Self {
+    pub fn collect(sources: &[SourceFile]) -> Self {
         let mut names = Self { enums: BTreeSet::new(), crates: BTreeSet::new() };
-        for source in sources.iter().filter(|source| !source.tests_only) {
+        for source in sources.iter().filter(|source| !source.is_tests_only) {
             let declared = source.tokens.windows(2).filter(|pair| pair[0].text == "enum");
             names.enums.extend(declared.map(|pair| pair[1].text.clone()));
             names.crates.extend(
@@ -43,20 +43,20 @@ impl OwnNames {
 }
 
 /// Checks one file.
-pub fn check(source: &Source, own: &OwnNames) -> Vec<Finding> {
-    if source.tests_only {
+pub fn check(source: &SourceFile, own: &ProjectNames) -> Vec<Finding> {
+    if source.is_tests_only {
         return Vec::new();
     }
-    let mut foreign = ForeignImports { own, names: BTreeSet::new() };
+    let mut foreign = ForeignImports { project: own, names: BTreeSet::new() };
     foreign.visit_file(&source.tree);
-    let mut finder = Finder { source, own, foreign: foreign.names, findings: Vec::new() };
+    let mut finder = MatchFinder { source, project: own, foreign: foreign.names, findings: Vec::new() };
     finder.visit_file(&source.tree);
     finder.findings
 }
 
 /// Collects the names that a file imports from crates of others.
 struct ForeignImports<'a> {
-    own: &'a OwnNames,
+    project: &'a ProjectNames,
     names: BTreeSet<String>,
 }
 
@@ -77,30 +77,30 @@ impl<'ast> Visit<'ast> for ForeignImports<'_> {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         let syn::UseTree::Path(path) = &item.tree else { return };
         let root = path.ident.to_string();
-        if !INSIDE.contains(&root.as_str()) && !self.own.crates.contains(&root) {
+        if !LOCAL_PATH_STARTS.contains(&root.as_str()) && !self.project.crates.contains(&root) {
             self.add(&path.tree);
         }
     }
 }
 
-struct Finder<'a> {
-    source: &'a Source,
-    own: &'a OwnNames,
+struct MatchFinder<'a> {
+    source: &'a SourceFile,
+    project: &'a ProjectNames,
     foreign: BTreeSet<String>,
     findings: Vec<Finding>,
 }
 
-impl Finder<'_> {
+impl MatchFinder<'_> {
     /// Returns the own enum whose variant the pattern names.
-    fn own_enum(&self, pattern: &syn::Pat) -> Option<String> {
+    fn project_enum(&self, pattern: &syn::Pat) -> Option<String> {
         let path = match pattern {
-            syn::Pat::Or(or) => return or.cases.iter().find_map(|case| self.own_enum(case)),
-            syn::Pat::Reference(reference) => return self.own_enum(&reference.pat),
-            syn::Pat::Paren(inner) => return self.own_enum(&inner.pat),
-            syn::Pat::Ident(bound) => return self.own_enum(&bound.subpat.as_ref()?.1),
-            syn::Pat::Tuple(tuple) => return tuple.elems.iter().find_map(|part| self.own_enum(part)),
+            syn::Pat::Or(or) => return or.cases.iter().find_map(|case| self.project_enum(case)),
+            syn::Pat::Reference(reference) => return self.project_enum(&reference.pat),
+            syn::Pat::Paren(inner) => return self.project_enum(&inner.pat),
+            syn::Pat::Ident(bound) => return self.project_enum(&bound.subpat.as_ref()?.1),
+            syn::Pat::Tuple(tuple) => return tuple.elems.iter().find_map(|part| self.project_enum(part)),
             syn::Pat::TupleStruct(tuple) if tuple.path.get_ident().is_some_and(is_wrapper) => {
-                return tuple.elems.first().and_then(|inner| self.own_enum(inner));
+                return tuple.elems.first().and_then(|inner| self.project_enum(inner));
             }
             syn::Pat::TupleStruct(tuple) => &tuple.path,
             syn::Pat::Struct(fields) => &fields.path,
@@ -110,19 +110,19 @@ impl Finder<'_> {
         let mut names = path.segments.iter().rev().skip(1).map(|segment| segment.ident.to_string());
         let name = names.next()?;
         let is_foreign = match names.last() {
-            Some(root) => !INSIDE.contains(&root.as_str()) && !self.own.crates.contains(&root),
+            Some(root) => !LOCAL_PATH_STARTS.contains(&root.as_str()) && !self.project.crates.contains(&root),
             None => self.foreign.contains(&name),
         };
-        let is_own = name == "Self" || (self.own.enums.contains(&name) && !is_foreign);
-        let is_open = OPEN.contains(&name.as_str()) || name.ends_with(ERROR);
+        let is_own = name == "Self" || (self.project.enums.contains(&name) && !is_foreign);
+        let is_open = OPEN_ENUMS.contains(&name.as_str()) || name.ends_with(ERROR_SUFFIX);
         (is_own && !is_open).then_some(name)
     }
 }
 
-impl<'ast> Visit<'ast> for Finder<'_> {
+impl<'ast> Visit<'ast> for MatchFinder<'_> {
     fn visit_expr_match(&mut self, item: &'ast syn::ExprMatch) {
         let wildcard = item.arms.iter().find(|arm| matches!(arm.pat, syn::Pat::Wild(_)));
-        let named = item.arms.iter().find_map(|arm| self.own_enum(&arm.pat));
+        let named = item.arms.iter().find_map(|arm| self.project_enum(&arm.pat));
         if let (Some(arm), Some(name)) = (wildcard, named) {
             let line = arm.fat_arrow_token.spans[0].start().line;
             if !self.source.is_test(line) {
@@ -135,7 +135,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 }
 
 fn is_wrapper(name: &syn::Ident) -> bool {
-    WRAPPERS.iter().any(|wrapper| name == wrapper)
+    WRAPPER_PATTERNS.iter().any(|wrapper| name == wrapper)
 }
 
 #[cfg(test)]
@@ -147,9 +147,9 @@ mod tests {
     #[track_caller]
     fn check_match(body: &str, expected: &[&str]) {
         let text = format!("{ENUMS}\nfn f() {{\n{body}\n}}");
-        let source = Source::parse("crates/a/src/a.rs", &text).unwrap();
+        let source = SourceFile::parse("crates/a/src/a.rs", &text).unwrap();
         let sources = [source];
-        let own = OwnNames::collect(&sources);
+        let own = ProjectNames::collect(&sources);
         let found: Vec<String> =
             check(&sources[0], &own).iter().map(|finding| finding.what.clone()).collect();
         assert_eq!(found, expected, "{body}");
@@ -178,7 +178,7 @@ mod tests {
     fn tests_may_leave_variants_open() {
         let text =
             format!("{ENUMS}\n#[cfg(test)]\nmod tests {{ fn f() {{ match k {{ Kind::A => 1, _ => 2 }} }} }}");
-        let sources = [Source::parse("crates/a/src/a.rs", &text).unwrap()];
-        assert_eq!(check(&sources[0], &OwnNames::collect(&sources)).len(), 0);
+        let sources = [SourceFile::parse("crates/a/src/a.rs", &text).unwrap()];
+        assert_eq!(check(&sources[0], &ProjectNames::collect(&sources)).len(), 0);
     }
 }

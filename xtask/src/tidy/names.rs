@@ -5,15 +5,15 @@ use proc_macro2::Span;
 use syn::visit::{self, Visit};
 
 use super::Finding;
-use super::source::Source;
+use super::source::SourceFile;
 
 /// Names of modules, files, folders and crates that say nothing about what is inside.
-pub const EMPTY_NAMES: [&str; 8] =
+pub const VAGUE_NAMES: [&str; 8] =
     ["utils", "util", "common", "core", "helpers", "helper", "manager", "misc"];
 /// Ends of type names that say nothing, in any spelling of the type.
-const EMPTY_ENDS: [&str; 5] = ["Manager", "Helper", "Helpers", "Util", "Utils"];
+const VAGUE_SUFFIXES: [&str; 5] = ["Manager", "Helper", "Helpers", "Util", "Utils"];
 /// Types that would be a second word for one of the glossary.
-const OTHER_WORDS: [(&str, &str); 5] = [
+const SYNONYM_TYPES: [(&str, &str); 5] = [
     ("SessionId", "a conversation is a thread: `ThreadId`"),
     ("ChatId", "a conversation is a thread: `ThreadId`"),
     ("ConversationId", "a conversation is a thread: `ThreadId`"),
@@ -23,42 +23,42 @@ const OTHER_WORDS: [(&str, &str); 5] = [
 /// Ids that have a type of their own.
 const TYPED_IDS: [&str; 5] = ["thread_id", "run_id", "handoff_id", "event_id", "checkpoint_id"];
 /// The room that reads other programs' files.
-const FOREIGN_WORDS: &str = "crates/transcripts/";
+const FOREIGN_WORDS_FOLDER: &str = "crates/transcripts/";
 
 /// The folder in which ids are columns.
-const COLUMNS: &str = "/tables/";
+const COLUMN_FOLDER: &str = "/tables/";
 
 /// Checks one file.
-pub fn check(source: &Source) -> Vec<Finding> {
-    let mut finder = Finder { source, findings: Vec::new() };
+pub fn check(source: &SourceFile) -> Vec<Finding> {
+    let mut finder = NameFinder { source, findings: Vec::new() };
     finder.visit_file(&source.tree);
     finder.findings
 }
 
-struct Finder<'a> {
-    source: &'a Source,
+struct NameFinder<'a> {
+    source: &'a SourceFile,
     findings: Vec<Finding>,
 }
 
-impl Finder<'_> {
+impl NameFinder<'_> {
     fn record(&mut self, span: Span, what: String, remedy: &'static str) {
         self.findings.push(self.source.finding(span.start().line, what, remedy));
     }
 
     fn check_type(&mut self, ident: &syn::Ident) {
         let name = ident.to_string();
-        if EMPTY_ENDS.iter().any(|end| name.ends_with(end)) {
+        if VAGUE_SUFFIXES.iter().any(|end| name.ends_with(end)) {
             self.record(ident.span(), format!("a type named `{name}`"), "name it after what it is");
         }
-        let other = OTHER_WORDS.iter().find(|(word, _)| name == *word);
-        if let Some((_, remedy)) = other.filter(|_| !self.source.path.starts_with(FOREIGN_WORDS)) {
+        let other = SYNONYM_TYPES.iter().find(|(word, _)| name == *word);
+        if let Some((_, remedy)) = other.filter(|_| !self.source.path.starts_with(FOREIGN_WORDS_FOLDER)) {
             self.record(ident.span(), format!("a type named `{name}`"), remedy);
         }
     }
 
     fn check_function(&mut self, ident: &syn::Ident) {
         let name = ident.to_string();
-        if EMPTY_NAMES.iter().any(|word| name.ends_with(&format!("_{word}"))) {
+        if VAGUE_NAMES.iter().any(|word| name.ends_with(&format!("_{word}"))) {
             self.record(
                 ident.span(),
                 format!("a function named `{name}`"),
@@ -69,16 +69,16 @@ impl Finder<'_> {
 
     fn check_id(&mut self, ident: &syn::Ident, kind: &syn::Type) {
         let path = &self.source.path;
-        let text_belongs = path.starts_with(FOREIGN_WORDS) || path.contains(COLUMNS);
+        let text_belongs = path.starts_with(FOREIGN_WORDS_FOLDER) || path.contains(COLUMN_FOLDER);
         if !text_belongs && TYPED_IDS.iter().any(|id| ident == id) && is_text(kind) {
             self.record(ident.span(), format!("`{ident}` as text"), "use its type from `protocol::ids`");
         }
     }
 }
 
-impl<'ast> Visit<'ast> for Finder<'_> {
+impl<'ast> Visit<'ast> for NameFinder<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if EMPTY_NAMES.iter().any(|name| item.ident == name) {
+        if VAGUE_NAMES.iter().any(|name| item.ident == name) {
             let what = format!("a module named `{}`", item.ident);
             self.record(item.ident.span(), what, "name it after what is inside");
         }

@@ -1,6 +1,6 @@
 //! Where files are, and places that a file must not name: paths of the machine somebody happened to work on.
 
-use super::names::EMPTY_NAMES;
+use super::names::VAGUE_NAMES;
 use super::{Finding, TextFile};
 
 /// Folders at the root of a file system under which somebody's own files are.
@@ -8,9 +8,9 @@ const MACHINE_ROOTS: [&str; 3] = ["home", "root", "work"];
 
 /// Checks one file.
 pub fn check(file: &TextFile) -> Vec<Finding> {
-    let mut findings = name(file);
+    let mut findings = check_file_name(file);
     for (index, line) in file.text.lines().enumerate() {
-        if let Some(path) = machine_path(line) {
+        if let Some(path) = find_machine_path(line) {
             findings.push(Finding {
                 path: file.path.clone(),
                 line: index + 1,
@@ -22,7 +22,7 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
     findings
 }
 
-fn name(file: &TextFile) -> Vec<Finding> {
+fn check_file_name(file: &TextFile) -> Vec<Finding> {
     let found = |what: String, remedy| Finding { path: file.path.clone(), line: 1, what, remedy };
     let mut findings = Vec::new();
     if file.path.ends_with("/mod.rs") {
@@ -30,7 +30,7 @@ fn name(file: &TextFile) -> Vec<Finding> {
         findings.push(found(what, "call it `foo.rs` beside the folder `foo`"));
     }
     let stem = |part: &str| part.split('.').next().unwrap_or_default().to_lowercase();
-    let empty = file.path.split('/').map(stem).find(|part| EMPTY_NAMES.contains(&part.as_str()));
+    let empty = file.path.split('/').map(stem).find(|part| VAGUE_NAMES.contains(&part.as_str()));
     if let Some(part) = empty {
         findings.push(found(format!("`{part}` in its path"), "name it after what is inside"));
     }
@@ -38,7 +38,7 @@ fn name(file: &TextFile) -> Vec<Finding> {
 }
 
 /// Returns the first path of a machine in the line, cut at its second folder.
-fn machine_path(line: &str) -> Option<String> {
+fn find_machine_path(line: &str) -> Option<String> {
     for root in MACHINE_ROOTS {
         let needle = format!("/{root}/");
         for (at, _) in line.match_indices(&needle) {

@@ -8,26 +8,26 @@ use syn::visit::{self, Visit};
 use super::Finding;
 
 /// A parsed Rust file.
-pub struct Source {
+pub struct SourceFile {
     /// Its path relative to the workspace.
     pub path: String,
     /// Its lines.
     pub lines: Vec<String>,
     /// Its tokens, groups opened, in order; comments are not among them.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<SourceToken>,
     /// Its comments, one entry per line of each.
-    pub comments: Vec<Comment>,
+    pub comments: Vec<SourceComment>,
     /// Its items.
     pub tree: syn::File,
     /// Whether the whole file exists for tests or benches only.
-    pub tests_only: bool,
+    pub is_tests_only: bool,
     /// The lines, from 1, of items that exist in tests only.
     pub test_lines: Vec<Range<usize>>,
 }
 
 /// One token, or one end of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct SourceToken {
     /// The token as written; brackets stand for the ends of groups.
     pub text: String,
     /// Its line, from 1.
@@ -36,14 +36,14 @@ pub struct Token {
 
 /// One line of a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Comment {
+pub struct SourceComment {
     /// What it says, without the slashes.
     pub text: String,
     /// Its line, from 1.
     pub line: usize,
 }
 
-impl Source {
+impl SourceFile {
     /// Reads a file.
     ///
     /// # Errors
@@ -60,10 +60,10 @@ impl Source {
             .map_err(|error: proc_macro2::LexError| broken(error.span().start().line, error.to_string()))?;
         let tree: syn::File = syn::parse2(stream.clone())
             .map_err(|error| broken(error.span().start().line, error.to_string()))?;
-        let mut reader = Reader { text, tokens: Vec::new(), code: vec![false; text.len()] };
-        reader.read(stream);
-        let comments = comments(text, &reader.code);
-        let test_lines = test_lines(&tree);
+        let mut reader = TokenReader { text, tokens: Vec::new(), code: vec![false; text.len()] };
+        reader.read_stream(stream);
+        let comments = find_comments(text, &reader.code);
+        let test_lines = find_test_lines(&tree);
         let tests_only = is_test_file(path);
         let lines = text.lines().map(str::to_owned).collect();
         Ok(Self {
@@ -72,14 +72,14 @@ impl Source {
             tokens: reader.tokens,
             comments,
             tree,
-            tests_only,
+            is_tests_only: tests_only,
             test_lines,
         })
     }
 
     /// Returns whether the line belongs to tests only.
     pub fn is_test(&self, line: usize) -> bool {
-        self.tests_only || self.test_lines.iter().any(|range| range.contains(&line))
+        self.is_tests_only || self.test_lines.iter().any(|range| range.contains(&line))
     }
 
     /// Returns a finding at a line of this file.
@@ -93,14 +93,14 @@ fn is_test_file(path: &str) -> bool {
 }
 
 /// Walks the tokens and marks the bytes they cover; what is left is white space and comments.
-struct Reader<'a> {
+struct TokenReader<'a> {
     text: &'a str,
-    tokens: Vec<Token>,
+    tokens: Vec<SourceToken>,
     code: Vec<bool>,
 }
 
-impl Reader<'_> {
-    fn read(&mut self, stream: TokenStream) {
+impl TokenReader<'_> {
+    fn read_stream(&mut self, stream: TokenStream) {
         for tree in stream {
             let range = tree.span().byte_range();
             // The lexer turns a doc comment into `#[doc = "…"]` with the comment's place.
@@ -114,22 +114,22 @@ impl Reader<'_> {
             match tree {
                 TokenTree::Group(group) => {
                     let (open, close) = brackets(group.delimiter());
-                    self.token(open, group.span_open().start().line, group.span_open().byte_range());
-                    self.read(group.stream());
-                    self.token(close, group.span_close().start().line, group.span_close().byte_range());
+                    self.push_token(open, group.span_open().start().line, group.span_open().byte_range());
+                    self.read_stream(group.stream());
+                    self.push_token(close, group.span_close().start().line, group.span_close().byte_range());
                 }
                 leaf @ (TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_)) => {
-                    self.token(&leaf.to_string(), leaf.span().start().line, range);
+                    self.push_token(&leaf.to_string(), leaf.span().start().line, range);
                 }
             }
         }
     }
 
-    fn token(&mut self, text: &str, line: usize, range: Range<usize>) {
+    fn push_token(&mut self, text: &str, line: usize, range: Range<usize>) {
         if let Some(covered) = self.code.get_mut(range) {
             covered.fill(true);
         }
-        self.tokens.push(Token { text: text.to_owned(), line });
+        self.tokens.push(SourceToken { text: text.to_owned(), line });
     }
 }
 
@@ -142,7 +142,7 @@ const fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
     }
 }
 
-fn comments(text: &str, code: &[bool]) -> Vec<Comment> {
+fn find_comments(text: &str, code: &[bool]) -> Vec<SourceComment> {
     let mut comments = Vec::new();
     let mut begin = 0;
     for (index, line) in text.split_inclusive('\n').enumerate() {
@@ -155,16 +155,16 @@ fn comments(text: &str, code: &[bool]) -> Vec<Comment> {
         let bare = String::from_utf8_lossy(&bare);
         let said = bare.trim().trim_start_matches(['/', '!', '*']).trim();
         if !bare.trim().is_empty() {
-            comments.push(Comment { text: said.to_owned(), line: index + 1 });
+            comments.push(SourceComment { text: said.to_owned(), line: index + 1 });
         }
     }
     comments
 }
 
 /// Returns the lines of items under `#[cfg(test)]`.
-fn test_lines(tree: &syn::File) -> Vec<Range<usize>> {
-    struct Finder(Vec<Range<usize>>);
-    impl<'ast> Visit<'ast> for Finder {
+fn find_test_lines(tree: &syn::File) -> Vec<Range<usize>> {
+    struct TestItemFinder(Vec<Range<usize>>);
+    impl<'ast> Visit<'ast> for TestItemFinder {
         fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
             if let Some((braces, _)) = &item.content {
                 self.record(&item.attrs, braces);
@@ -180,7 +180,7 @@ fn test_lines(tree: &syn::File) -> Vec<Range<usize>> {
             self.record(&item.attrs, &item.brace_token);
         }
     }
-    impl Finder {
+    impl TestItemFinder {
         fn record(&mut self, attributes: &[syn::Attribute], body: &syn::token::Brace) {
             if let Some(attribute) = attributes.iter().find(|attribute| is_cfg_test(attribute)) {
                 let begin = attribute.pound_token.span.start().line;
@@ -188,7 +188,7 @@ fn test_lines(tree: &syn::File) -> Vec<Range<usize>> {
             }
         }
     }
-    let mut finder = Finder(Vec::new());
+    let mut finder = TestItemFinder(Vec::new());
     finder.visit_file(tree);
     finder.0
 }
@@ -206,7 +206,7 @@ mod tests {
     fn comments_are_told_from_strings_and_seen_after_code() {
         let text =
             "//! Head.\n\nfn a() {\n    let _b = \"// not one\"; // one\n    /* two\n    lines */\n}\n";
-        let source = Source::parse("a.rs", text).unwrap();
+        let source = SourceFile::parse("a.rs", text).unwrap();
         let seen: Vec<(usize, &str)> =
             source.comments.iter().map(|comment| (comment.line, comment.text.as_str())).collect();
         assert_eq!(seen, [(1, "Head."), (4, "one"), (5, "two"), (6, "lines */")]);
@@ -216,14 +216,15 @@ mod tests {
     #[test]
     fn lines_of_tests_are_known() {
         let source =
-            Source::parse("a.rs", "//! A.\nfn a() {}\n\n#[cfg(test)]\nmod tests {\n}\nfn b() {}\n").unwrap();
+            SourceFile::parse("a.rs", "//! A.\nfn a() {}\n\n#[cfg(test)]\nmod tests {\n}\nfn b() {}\n")
+                .unwrap();
         assert_eq!((1..=7).filter(|line| source.is_test(*line)).collect::<Vec<_>>(), [4, 5, 6]);
-        assert!(Source::parse("crates/a/tests/it/main.rs", "//! A.\n").unwrap().is_test(1));
+        assert!(SourceFile::parse("crates/a/tests/it/main.rs", "//! A.\n").unwrap().is_test(1));
     }
 
     #[test]
     fn a_file_that_is_not_rust_is_a_finding() {
-        let error = Source::parse("a.rs", "//! A.\nfn (\n").err().unwrap();
+        let error = SourceFile::parse("a.rs", "//! A.\nfn (\n").err().unwrap();
         assert_eq!(error.line, 2, "{error}");
     }
 }

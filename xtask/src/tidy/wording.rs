@@ -1,21 +1,21 @@
 //! What is written in a file: the head, marks of unfinished work, banners, switched-off tests and lints. Names are checked elsewhere.
 
 use super::Finding;
-use super::source::Source;
+use super::source::SourceFile;
 
 /// Words that mark unfinished work when a comment begins with one.
-const MARKS: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
+const UNFINISHED_MARKS: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
 
 /// Checks one file.
-pub fn check(source: &Source) -> Vec<Finding> {
-    let mut findings = head(source);
-    findings.extend(marks(source));
-    findings.extend(banners(source));
-    findings.extend(tokens(source));
+pub fn check(source: &SourceFile) -> Vec<Finding> {
+    let mut findings = check_head(source);
+    findings.extend(check_marks(source));
+    findings.extend(check_banners(source));
+    findings.extend(check_tokens(source));
     findings
 }
 
-fn head(source: &Source) -> Vec<Finding> {
+fn check_head(source: &SourceFile) -> Vec<Finding> {
     let first = source.lines.first().map_or("", String::as_str);
     let said = first.strip_prefix("//!").unwrap_or_default().trim();
     let remedy = "begin with `//!` and its one responsibility, then what it deliberately does not do";
@@ -26,9 +26,9 @@ fn head(source: &Source) -> Vec<Finding> {
     }
 }
 
-fn marks(source: &Source) -> Vec<Finding> {
+fn check_marks(source: &SourceFile) -> Vec<Finding> {
     let unfinished = |text: &str| {
-        MARKS.iter().any(|mark| {
+        UNFINISHED_MARKS.iter().any(|mark| {
             let begins = text.strip_prefix(mark).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
             begins || text.contains(&format!("{mark}:")) || text.contains(&format!("{mark}("))
         })
@@ -36,7 +36,7 @@ fn marks(source: &Source) -> Vec<Finding> {
     source
         .comments
         .iter()
-        .filter(|comment| unfinished(&comment.text) && !names_an_issue(&comment.text))
+        .filter(|comment| unfinished(&comment.text) && !has_issue_number(&comment.text))
         .map(|comment| {
             let remedy = "finish it, or name the issue (`#12`) that will";
             source.finding(comment.line, "a mark of unfinished work without an issue", remedy)
@@ -44,18 +44,18 @@ fn marks(source: &Source) -> Vec<Finding> {
         .collect()
 }
 
-fn banners(source: &Source) -> Vec<Finding> {
+fn check_banners(source: &SourceFile) -> Vec<Finding> {
     let is_banner = |text: &str| text.chars().count() >= 4 && text.chars().all(|c| "-=#~*_─━═".contains(c));
     let banners = source.comments.iter().filter(|comment| is_banner(&comment.text));
     let remedy = "remove it; a file that needs parts is asking to be several files";
     banners.map(|comment| source.finding(comment.line, "a banner", remedy)).collect()
 }
 
-fn names_an_issue(text: &str) -> bool {
+fn has_issue_number(text: &str) -> bool {
     text.split('#').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-fn tokens(source: &Source) -> Vec<Finding> {
+fn check_tokens(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for window in source.tokens.windows(3) {
         let [first, second, third] = window else { continue };

@@ -1,24 +1,26 @@
-//! How often one run may ask the model. The count is part of the state, so that a restart does not begin it anew.
+//! The limit of model calls in one run. The count is a channel of the state, so that a restart does not reset
+//! it.
 
 use async_trait::async_trait;
 use model::ChatRequest;
-use runtime::{Channel, Channels, Failure, FailureKind, Hook, Point, StepContext, Update};
+use runtime::{Channel, Channels, FailureKind, GraphUpdate, Hook, HookPoint, StepContext, StepFailure};
 
-/// Channel: how often the run has asked the model; an admission removes it.
-pub(super) const CALLS_CHANNEL: Channel<u64> = Channel::new("_model_calls");
+/// Channel: the number of model calls of the run. The admission of a run clears it.
+pub(super) const MODEL_CALLS_CHANNEL: Channel<u64> = Channel::new("_model_calls");
 
-/// Ends a run that asks the model once more than it may.
-pub(super) struct CallLimit {
+/// Hook that fails a run at the model call after the last allowed one.
+pub(super) struct ModelCallLimit {
+    /// The most model calls of a run.
     pub(super) calls_max: u64,
 }
 
 #[async_trait]
-impl Hook for CallLimit {
+impl Hook for ModelCallLimit {
     fn name(&self) -> &'static str {
         "CallLimit"
     }
 
-    fn is_idle(&self, _point: Point, _channels: &Channels) -> bool {
+    fn can_skip(&self, _point: HookPoint, _channels: &Channels) -> bool {
         true
     }
 
@@ -26,16 +28,16 @@ impl Hook for CallLimit {
         &self,
         step: &StepContext<'_>,
         _request: &mut ChatRequest,
-    ) -> Result<Update, Failure> {
-        let calls = CALLS_CHANNEL.get(step.channels)?.unwrap_or(0);
+    ) -> Result<GraphUpdate, StepFailure> {
+        let calls = MODEL_CALLS_CHANNEL.get(step.channels)?.unwrap_or(0);
         if calls >= self.calls_max {
-            let message = format!("ask the model again: this run may do so {} times", self.calls_max);
-            return Err(Failure::new(FailureKind::Limit, message).with_hint(
-                "send another message to go on, or raise `--max-turns` or `run.model_calls_max`",
+            let message = format!("call the model again: this run is limited to {} calls", self.calls_max);
+            return Err(StepFailure::new(FailureKind::Limit, message).with_hint(
+                "send another message to continue, or raise `--max-turns` or `run.model_calls_max`",
             ));
         }
-        let mut update = Update::default();
-        CALLS_CHANNEL.set(&mut update.channels, &(calls + 1));
+        let mut update = GraphUpdate::default();
+        MODEL_CALLS_CHANNEL.set(&mut update.channels, &(calls + 1));
         Ok(update)
     }
 }

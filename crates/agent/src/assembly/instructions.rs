@@ -1,20 +1,23 @@
-//! The agent's standing instructions: the first part of every system prompt, and the same bytes for a whole run, so
-//! that a provider's cache hits.
+//! The agent's standing instructions. They are the first part of every system prompt and stay the same bytes
+//! for a whole run, so that a provider's prompt cache is used.
 
 use async_trait::async_trait;
 use model::ChatRequest;
-use runtime::{Channels, Failure, Hook, Point, StepContext, Update};
+use runtime::{Channels, GraphUpdate, Hook, HookPoint, StepContext, StepFailure};
 
-use super::Role;
+use super::AgentRole;
 
+/// The instructions of the thread's own agent.
 const PROMPT: &str = include_str!("prompts/instructions.md");
+/// The instructions of a sub-agent.
 const SUBAGENT_PROMPT: &str = include_str!("prompts/subagent.md");
 
-/// Puts the standing instructions first.
+/// Hook that puts the standing instructions before all other parts of the system prompt.
 pub(super) struct Instructions {
-    /// What the model is told of the folder it works in.
+    /// The path of the workspace, or the text that replaces it for an agent without access to the machine.
     pub(super) workspace: String,
-    pub(super) role: Role,
+    /// The role that selects the instructions.
+    pub(super) role: AgentRole,
 }
 
 #[async_trait]
@@ -23,7 +26,7 @@ impl Hook for Instructions {
         "Instructions"
     }
 
-    fn is_idle(&self, _point: Point, _channels: &Channels) -> bool {
+    fn can_skip(&self, _point: HookPoint, _channels: &Channels) -> bool {
         true
     }
 
@@ -31,16 +34,17 @@ impl Hook for Instructions {
         &self,
         _step: &StepContext<'_>,
         request: &mut ChatRequest,
-    ) -> Result<Update, Failure> {
-        request.system.insert(0, text(self.role, &self.workspace));
-        Ok(Update::default())
+    ) -> Result<GraphUpdate, StepFailure> {
+        request.system.insert(0, instructions_text(self.role, &self.workspace));
+        Ok(GraphUpdate::default())
     }
 }
 
-fn text(role: Role, workspace: &str) -> String {
+/// Returns the instructions for a role with the workspace filled in.
+fn instructions_text(role: AgentRole, workspace: &str) -> String {
     let prompt = match role {
-        Role::Main => PROMPT,
-        Role::Subagent => SUBAGENT_PROMPT,
+        AgentRole::Main => PROMPT,
+        AgentRole::Subagent => SUBAGENT_PROMPT,
     };
     prompt.replace("{workspace}", workspace)
 }
@@ -50,9 +54,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_instructions_are_filled_completely() {
-        for (name, role) in [("main", Role::Main), ("subagent", Role::Subagent)] {
-            let text = text(role, "/srv/project");
+    fn the_instructions_contain_no_unfilled_placeholder() {
+        for (name, role) in [("main", AgentRole::Main), ("subagent", AgentRole::Subagent)] {
+            let text = instructions_text(role, "/srv/project");
             assert!(!text.contains('{') && !text.contains('}'));
             insta::assert_snapshot!(name, text);
         }

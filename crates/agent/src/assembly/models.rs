@@ -1,4 +1,4 @@
-//! Models: which are configured, why the others are not, and how one is chosen and opened.
+//! The models: the configured ones, the reasons why others cannot be used, and choosing and opening one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -9,184 +9,202 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::home::config::Config;
+use crate::home::config::ConfigFile;
 use crate::{Error, Result, RunError};
 
-/// What `segue models` tells about one provider.
+/// The status of one provider, as `segue models` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProviderStatus {
-    /// The provider's name, as used in `provider/name`.
+    /// The provider's name as in `provider/name`.
     pub provider: String,
-    /// Whether a model of it can be used.
+    /// True if its models can be used.
     pub configured: bool,
-    /// Where the key was found, or what is missing.
+    /// The source of the API key, or the missing setting.
     pub reason: String,
-    /// Where it is reached.
+    /// The base URL of its API.
     pub base_url: String,
 }
 
-/// What `segue models` tells.
+/// The status of all models, as `segue models` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelStatus {
-    /// The model that is used when none is named; `None` means the offline extract.
+    /// `provider/name` of the model that is used if none is named; `None` means the offline summary.
     pub default: Option<String>,
-    /// Where the default was set.
+    /// The source of that choice: an argument, an environment variable or `config.toml`.
     pub default_from: Option<String>,
-    /// Why the default cannot be used, when it cannot.
+    /// The reason why the chosen model cannot be used; `None` if it can.
     pub problem: Option<String>,
-    /// Every provider.
+    /// All providers.
     pub providers: Vec<ProviderStatus>,
 }
 
-/// Chooses and opens models.
-pub(crate) struct Models {
-    config: Arc<Config>,
-    /// Named on the command line or by a client.
-    named: Option<String>,
-    /// The model in use, so that its connections are kept between turns.
-    opened: OnceLock<Arc<dyn ChatModel>>,
-    /// Others that were asked for by name.
-    others: Mutex<BTreeMap<String, Arc<dyn ChatModel>>>,
+/// Resolves the names of models and opens clients for them. Clients are kept, so that their connections are
+/// reused.
+pub(crate) struct ModelRegistry {
+    /// The configuration.
+    config: Arc<ConfigFile>,
+    /// The model name from the command line or from a client.
+    requested_name: Option<String>,
+    /// The client of the selected model, once it has been opened.
+    selected_client: OnceLock<Arc<dyn ChatModel>>,
+    /// The clients of other models, by the name under which they were requested.
+    clients_by_name: Mutex<BTreeMap<String, Arc<dyn ChatModel>>>,
 }
 
-/// A provider's settings as found, and where.
-struct Found {
-    settings: model::Settings,
-    key_from: Option<String>,
+/// The resolved settings of a provider.
+struct ResolvedProvider {
+    /// The settings for the `model` crate.
+    settings: model::ProviderSettings,
+    /// The source of the API key: an environment variable or `config.toml`. `None` if there is no key.
+    key_source: Option<String>,
+    /// The base URL, which is also in `settings`.
     base_url: String,
 }
 
-impl Models {
-    pub(crate) fn new(config: Arc<Config>, named: Option<String>) -> Self {
-        Self { config, named, opened: OnceLock::new(), others: Mutex::default() }
+impl ModelRegistry {
+    /// Creates a registry for the configuration. `requested_name` precedes the environment and `config.toml`.
+    pub(crate) fn new(config: Arc<ConfigFile>, requested_name: Option<String>) -> Self {
+        Self { config, requested_name, selected_client: OnceLock::new(), clients_by_name: Mutex::default() }
     }
 
-    /// Returns the name of the model to use and where it was set.
-    fn choice(&self) -> Option<(String, String)> {
-        let named = self.named.clone().map(|name| (name, "--model".to_owned()));
-        let environment = || variable("SEGUE_MODEL").map(|name| (name, "SEGUE_MODEL".to_owned()));
+    /// Returns the name of the selected model and the source of that choice. The order is: the requested
+    /// name, `SEGUE_MODEL`, `config.toml`, the first provider with a key.
+    fn selected_name(&self) -> Option<(String, String)> {
+        let requested = self.requested_name.clone().map(|name| (name, "--model".to_owned()));
+        let environment = || env_variable("SEGUE_MODEL").map(|name| (name, "SEGUE_MODEL".to_owned()));
         let file = || self.config.model.clone().map(|name| (name, "config.toml".to_owned()));
-        named.or_else(environment).or_else(file).or_else(|| self.only_configured())
+        requested.or_else(environment).or_else(file).or_else(|| self.first_configured())
     }
 
-    /// Returns the default model of the first provider whose key is in the environment or the settings.
-    fn only_configured(&self) -> Option<(String, String)> {
+    /// Returns the default model of the first provider with a key in the environment or the configuration.
+    fn first_configured(&self) -> Option<(String, String)> {
         Provider::ALL.into_iter().find_map(|provider| {
-            let found = self.find(provider);
-            let (key_from, name) = (found.key_from?, default_model(provider)?);
+            let resolved = self.resolve_provider(provider);
+            let (key_from, name) = (resolved.key_source?, default_model(provider)?);
             Some((format!("{}/{name}", provider.as_str()), key_from))
         })
     }
 
-    /// Opens the model to use; `None` when none is configured.
-    pub(crate) fn open(&self) -> Result<Option<Arc<dyn ChatModel>>> {
-        if let Some(opened) = self.opened.get() {
+    /// Opens the selected model; `None` if none is selected.
+    ///
+    /// # Errors
+    /// Fails if the name is invalid, the key is missing, or the client cannot be created.
+    pub(crate) fn open_selected(&self) -> Result<Option<Arc<dyn ChatModel>>> {
+        if let Some(opened) = self.selected_client.get() {
             return Ok(Some(Arc::clone(opened)));
         }
-        let Some((name, settings)) = self.chosen()? else { return Ok(None) };
+        let Some((name, settings)) = self.selected_model()? else { return Ok(None) };
         let connected = model::connect(name, settings)?;
-        Ok(Some(Arc::clone(self.opened.get_or_init(|| connected))))
+        Ok(Some(Arc::clone(self.selected_client.get_or_init(|| connected))))
     }
 
-    /// Opens the model for work that can be done without one; `None` when none is configured or it cannot be opened.
-    pub(crate) fn usable(&self) -> Option<Arc<dyn ChatModel>> {
-        self.open().unwrap_or(None)
+    /// Opens the selected model for an operation that also works without one. `None` if none is selected or
+    /// it cannot be opened.
+    pub(crate) fn open_if_usable(&self) -> Option<Arc<dyn ChatModel>> {
+        self.open_selected().unwrap_or(None)
     }
 
-    /// Returns the model to use and how it is reached, without making a client for it.
-    fn chosen(&self) -> Result<Option<(ModelName, model::Settings)>> {
-        let Some((text, from)) = self.choice() else { return Ok(None) };
-        if is_offline(&text) {
+    /// Returns the selected model with its resolved settings, without opening a client.
+    fn selected_model(&self) -> Result<Option<(ModelName, model::ProviderSettings)>> {
+        let Some((text, from)) = self.selected_name() else { return Ok(None) };
+        if is_offline_summary(&text) {
             return Ok(None);
         }
-        self.reached(&text, from).map(Some)
+        self.resolve_model(&text, from).map(Some)
     }
 
-    /// Opens the model of that name, `provider/name`, whatever the default is.
-    pub(crate) fn named(&self, text: &str) -> Result<Arc<dyn ChatModel>> {
-        let mut others = self.others.lock();
+    /// Opens the model `provider/name`, independent of the selected one.
+    ///
+    /// # Errors
+    /// Fails if the name is invalid, the key is missing, or the client cannot be created.
+    pub(crate) fn open_named(&self, text: &str) -> Result<Arc<dyn ChatModel>> {
+        let mut others = self.clients_by_name.lock();
         if let Some(opened) = others.get(text) {
             return Ok(Arc::clone(opened));
         }
-        let (name, settings) = self.reached(text, "the model".to_owned())?;
+        let (name, settings) = self.resolve_model(text, "the model".to_owned())?;
         let connected = model::connect(name, settings)?;
         others.insert(text.to_owned(), Arc::clone(&connected));
         Ok(connected)
     }
 
-    /// Opens a small fast model for work that nobody waits for: one of the provider of the model in use, or that model
-    /// itself; `None` when none is configured.
-    pub(crate) fn small(&self) -> Result<Option<Arc<dyn ChatModel>>> {
-        let Some((name, _)) = self.chosen()? else { return Ok(None) };
-        let is_own = self.find(name.provider).is_own_endpoint(name.provider);
-        match small_model(name.provider).filter(|_| is_own) {
-            Some(small) => self.named(&format!("{}/{small}", name.provider.as_str())).map(Some),
-            None => self.open(),
+    /// Opens a small, fast model for background work: one of the selected model's provider, or the selected
+    /// model itself if the provider's endpoint is not the official one. `None` if no model is selected.
+    pub(crate) fn open_small(&self) -> Result<Option<Arc<dyn ChatModel>>> {
+        let Some((name, _)) = self.selected_model()? else { return Ok(None) };
+        let is_official = self.resolve_provider(name.provider).is_official_endpoint(name.provider);
+        match small_model(name.provider).filter(|_| is_official) {
+            Some(small) => self.open_named(&format!("{}/{small}", name.provider.as_str())).map(Some),
+            None => self.open_selected(),
         }
     }
 
-    /// Opens the model of that name; `None` when it stands for the offline extract.
-    pub(crate) fn summariser(&self, text: &str) -> Result<Option<Arc<dyn ChatModel>>> {
-        if is_offline(text) { Ok(None) } else { self.named(text).map(Some) }
+    /// Opens the named model; `None` if the name stands for the offline summary.
+    pub(crate) fn open_summarizer(&self, text: &str) -> Result<Option<Arc<dyn ChatModel>>> {
+        if is_offline_summary(text) { Ok(None) } else { self.open_named(text).map(Some) }
     }
 
-    /// Says what is wrong with a model that a setting names; `None` when it can be used.
-    pub(crate) fn fault(&self, text: &str) -> Option<String> {
-        self.reached(text, "the model".to_owned()).err().map(|error| error.to_string())
+    /// Returns the reason why the named model cannot be used; `None` if it can.
+    pub(crate) fn model_problem(&self, text: &str) -> Option<String> {
+        self.resolve_model(text, "the model".to_owned()).err().map(|error| error.to_string())
     }
 
-    /// Returns how the model of that name is reached; `from` says where it was named.
-    fn reached(&self, text: &str, from: String) -> Result<(ModelName, model::Settings)> {
+    /// Resolves a model name to its settings. `from` is the source of the name, for the error.
+    fn resolve_model(&self, text: &str, from: String) -> Result<(ModelName, model::ProviderSettings)> {
         let name: ModelName = text.parse().map_err(|error: model::ModelNameError| {
             Error::Run(RunError::Model(model::Error::Setup { what: from, reason: error.to_string() }))
         })?;
-        let found = self.find(name.provider);
-        if found.key_from.is_none() && name.provider.requires_key(Some(&found.base_url)) {
-            let reason = missing(name.provider);
+        let resolved = self.resolve_provider(name.provider);
+        if resolved.key_source.is_none() && name.provider.requires_key(Some(&resolved.base_url)) {
+            let reason = missing_key_reason(name.provider);
             return Err(Error::Run(RunError::Model(model::Error::Setup { what: name.to_string(), reason })));
         }
-        Ok((name, found.settings))
+        Ok((name, resolved.settings))
     }
 
-    /// Returns the names of the environment variables that may hold keys.
-    pub(crate) fn key_variables(&self) -> Vec<String> {
-        let own = self.config.providers.values().filter_map(|provider| provider.api_key_env.clone());
+    /// Returns the names of the environment variables that can contain API keys.
+    pub(crate) fn key_env_variables(&self) -> Vec<String> {
+        let configured = self.config.providers.values().filter_map(|provider| provider.api_key_env.clone());
         let known = Provider::ALL.into_iter().flat_map(|provider| provider.key_variables().iter());
-        own.chain(known.map(|name| (*name).to_owned())).collect()
+        configured.chain(known.map(|name| (*name).to_owned())).collect()
     }
 
+    /// Returns the status of all models.
     pub(crate) fn status(&self) -> ModelStatus {
-        let choice = self.choice();
+        let choice = self.selected_name();
         let providers = Provider::ALL.into_iter().map(|provider| self.provider_status(provider)).collect();
         ModelStatus {
             default: choice.as_ref().map(|(name, _)| name.clone()),
             default_from: choice.map(|(_, from)| from),
-            problem: self.chosen().err().map(|error| error.to_string()),
+            problem: self.selected_model().err().map(|error| error.to_string()),
             providers,
         }
     }
 
+    /// Returns the status of a provider.
     fn provider_status(&self, provider: Provider) -> ProviderStatus {
-        let found = self.find(provider);
-        let needs_key = provider.requires_key(Some(&found.base_url));
-        let reason = match &found.key_from {
+        let resolved = self.resolve_provider(provider);
+        let needs_key = provider.requires_key(Some(&resolved.base_url));
+        let reason = match &resolved.key_source {
             Some(from) => format!("key from {from}"),
-            None if needs_key => missing(provider),
+            None if needs_key => missing_key_reason(provider),
             None => "needs no key".to_owned(),
         };
         ProviderStatus {
             provider: provider.as_str().to_owned(),
-            configured: found.key_from.is_some() || !needs_key,
+            configured: resolved.key_source.is_some() || !needs_key,
             reason,
-            base_url: found.base_url,
+            base_url: resolved.base_url,
         }
     }
 
-    fn find(&self, provider: Provider) -> Found {
+    /// Resolves a provider's settings. Environment variables precede `config.toml`, and the configured
+    /// variable precedes the provider's usual ones.
+    fn resolve_provider(&self, provider: Provider) -> ResolvedProvider {
         let config = self.config.providers.get(provider.as_str()).cloned().unwrap_or_default();
-        let own = config.api_key_env.clone().into_iter();
-        let names = own.chain(provider.key_variables().iter().map(|name| (*name).to_owned()));
-        let from_environment = names.into_iter().find_map(|name| Some((variable(&name)?, name)));
+        let configured = config.api_key_env.clone().into_iter();
+        let names = configured.chain(provider.key_variables().iter().map(|name| (*name).to_owned()));
+        let from_environment = names.into_iter().find_map(|name| Some((env_variable(&name)?, name)));
         let (api_key, key_from) = match (from_environment, config.api_key) {
             (Some((key, name)), _) => (Some(SecretString::from(key)), Some(name)),
             (None, Some(key)) => (Some(key), Some("config.toml".to_owned())),
@@ -195,41 +213,44 @@ impl Models {
         let base_url = provider
             .base_url_variables()
             .iter()
-            .find_map(|name| variable(name))
+            .find_map(|name| env_variable(name))
             .or(config.base_url)
             .unwrap_or_else(|| provider.default_base_url().to_owned());
-        let settings = model::Settings {
+        let settings = model::ProviderSettings {
             api_key,
             base_url: Some(base_url.clone()),
             context_tokens: config.context_tokens,
-            silence_max: config.idle_seconds.map_or(model::settings::SILENCE_MAX, Duration::from_secs),
+            idle_timeout: config.idle_seconds.map_or(model::settings::IDLE_TIMEOUT, Duration::from_secs),
             effort: config.effort.as_deref().and_then(model::Effort::from_name),
-            ..model::Settings::default()
+            ..model::ProviderSettings::default()
         };
-        Found { settings, key_from, base_url }
+        ResolvedProvider { settings, key_source: key_from, base_url }
     }
 }
 
-/// Returns whether the name stands for the offline extract.
-pub(crate) fn is_offline(text: &str) -> bool {
+/// Returns whether the name stands for the offline summary.
+pub(crate) fn is_offline_summary(text: &str) -> bool {
     text == "extractive" || text == "none"
 }
 
-impl Found {
-    /// Returns whether the provider itself answers there, and not something that speaks like it and may have other models.
-    fn is_own_endpoint(&self, provider: Provider) -> bool {
-        origin(&self.base_url) == origin(provider.default_base_url())
+impl ResolvedProvider {
+    /// Returns whether the base URL is the provider's own. A compatible server at another URL may offer other
+    /// models.
+    fn is_official_endpoint(&self, provider: Provider) -> bool {
+        url_origin(&self.base_url) == url_origin(provider.default_base_url())
     }
 }
 
-/// Returns scheme and host of a URL.
-fn origin(url: &str) -> String {
+/// Returns the scheme and host of a URL in lower case.
+fn url_origin(url: &str) -> String {
     url.trim().split('/').take(3).collect::<Vec<_>>().join("/").to_ascii_lowercase()
 }
 
-/// Returns the provider's model for small work that nobody waits for: the cheapest of its current ones that still
-/// writes a sound summary. The names are those of the providers' own model pages, in the month of the price table
-/// ([`model::prices::AS_OF`]), which has a price for each of them.
+/// Returns the provider's model for background work: the cheapest of its current models that still writes
+/// sound summaries.
+///
+/// The names are from the providers' model pages in the month of the price table
+/// ([`model::prices::PRICES_MONTH`]), which contains a price for each of them.
 const fn small_model(provider: Provider) -> Option<&'static str> {
     match provider {
         Provider::Anthropic => Some("claude-haiku-4-5"),
@@ -238,7 +259,7 @@ const fn small_model(provider: Provider) -> Option<&'static str> {
     }
 }
 
-/// Returns the model that is used when only a key is set; none for endpoints that may serve anything.
+/// Returns the default model of a provider; `None` for endpoints that can serve any model.
 const fn default_model(provider: Provider) -> Option<&'static str> {
     match provider {
         Provider::Anthropic => Some("claude-sonnet-4-5"),
@@ -248,12 +269,14 @@ const fn default_model(provider: Provider) -> Option<&'static str> {
     }
 }
 
-fn missing(provider: Provider) -> String {
+/// Returns the reason that a provider's API key is missing, with the settings that can contain it.
+fn missing_key_reason(provider: Provider) -> String {
     let names = provider.key_variables().join(" or ");
     format!("no key: set {names}, or `api_key` under [providers.{}] in config.toml", provider.as_str())
 }
 
-fn variable(name: &str) -> Option<String> {
+/// Returns an environment variable, unless it is unset or blank.
+fn env_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
@@ -262,8 +285,8 @@ mod tests {
     use super::*;
     use crate::home::config::ProviderConfig;
 
-    /// Returns the name of the small model where that model is in use, reached there.
-    fn small(name: &str, base_url: Option<&str>) -> Option<String> {
+    /// Returns the name of the small model for a selected model and base URL.
+    fn small_model_name(name: &str, base_url: Option<&str>) -> Option<String> {
         let settings = ProviderConfig {
             api_key: Some(SecretString::from("test")),
             base_url: base_url.map(str::to_owned),
@@ -271,8 +294,11 @@ mod tests {
         };
         let known = Provider::ALL.into_iter();
         let providers = known.map(|provider| (provider.as_str().to_owned(), settings.clone())).collect();
-        let models = Models::new(Arc::new(Config { providers, ..Config::default() }), Some(name.to_owned()));
-        models.small().unwrap().map(|model| model.name().to_string())
+        let models = ModelRegistry::new(
+            Arc::new(ConfigFile { providers, ..ConfigFile::default() }),
+            Some(name.to_owned()),
+        );
+        models.open_small().unwrap().map(|model| model.name().to_string())
     }
 
     #[test]
@@ -283,18 +309,21 @@ mod tests {
             ("openai-chat/gpt-4.1", "openai-chat/gpt-5-mini"),
             ("gemini/gemini-2.5-pro", "gemini/gemini-2.5-flash"),
         ] {
-            assert_eq!(small(name, None).as_deref(), Some(expected));
-            assert!(model::prices::price(expected, &model::prices::Prices::new()).is_some(), "{expected}");
+            assert_eq!(small_model_name(name, None).as_deref(), Some(expected));
+            assert!(
+                model::prices::find_price(expected, &model::prices::Prices::new()).is_some(),
+                "{expected}"
+            );
         }
-        assert_eq!(small("none", None), None, "the extract");
+        assert_eq!(small_model_name("none", None), None, "the offline summary");
     }
 
     #[test]
-    fn behind_another_endpoint_the_model_in_use_writes_them() {
+    fn with_another_endpoint_the_selected_model_writes_summaries() {
         for name in ["openai-chat/qwen3:8b", "anthropic/claude-sonnet-4-5", "openai/gpt-5"] {
-            assert_eq!(small(name, Some("http://127.0.0.1:11434/v1")).as_deref(), Some(name));
+            assert_eq!(small_model_name(name, Some("http://127.0.0.1:11434/v1")).as_deref(), Some(name));
         }
         let own = Some("https://API.openai.com/v1/");
-        assert_eq!(small("openai/gpt-5", own).as_deref(), Some("openai/gpt-5-mini"));
+        assert_eq!(small_model_name("openai/gpt-5", own).as_deref(), Some("openai/gpt-5-mini"));
     }
 }

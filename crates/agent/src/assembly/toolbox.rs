@@ -1,5 +1,6 @@
-//! The tools of a process and the rules about them: made once, for the tools remember together which files were read, and
-//! rules can be added while the process lives. What a rule says about a call is decided in the `tools` room.
+//! The tools of a process and the permission rules for them. They are created once, because the tools share
+//! the record of files that were read, and because rules can be added while the process lives. The `tools`
+//! crate applies the rules to calls.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,15 +8,15 @@ use std::sync::Arc;
 
 use compaction::COMPACT_CONVERSATION;
 use handoff::REQUEST_HANDOFF;
-use mcp::Servers;
+use mcp::McpServers;
 use memory::{RECALL, STORE};
 use parking_lot::Mutex;
 use protocol::AssistantId;
-use runtime::{Review, Subject, Tool};
+use runtime::{CallReview, CallSubject, Tool};
 use serde::Serialize;
 use tokio::sync::OnceCell;
-use tools::permission::{self, Permissions, Rule, RuleBook, Scope, Verdict};
-use tools::{Skills, SkillsFound};
+use tools::permission::{self, PermissionRule, PermissionVerdict, Permissions, RuleBook, RuleScope};
+use tools::{SkillCatalog, Skills};
 
 use super::subagent::{self, TASK_TOOL};
 use crate::agent::Agent;
@@ -23,165 +24,180 @@ use crate::agent::services::AdminService;
 use crate::home::config::UserTools;
 use crate::{Error, Result};
 
-/// The folders whose tools are kept while no run uses them.
+/// The number of cached toolboxes above which unused ones are dropped.
 const TOOLBOXES_MAX: usize = 8;
 
 /// The name of the tool that loads a skill.
-const LOAD_SKILL: &str = "load_skill";
+const LOAD_SKILL_TOOL: &str = "load_skill";
 
-/// The tools there are, and the rules about them.
+/// The tools of one workspace, and the permission rules for them.
 pub(crate) struct Toolbox {
-    own: Vec<Arc<dyn Tool>>,
-    /// The tools of those who have nothing of the machine.
-    apart: Arc<[Arc<dyn Tool>]>,
-    servers: Option<Servers>,
+    /// The built-in tools and those that the embedding program added.
+    built_in_tools: Vec<Arc<dyn Tool>>,
+    /// The tools of assistants without access to the machine.
+    restricted_tools: Arc<[Arc<dyn Tool>]>,
+    /// The MCP servers; `None` if none may be started.
+    servers: Option<McpServers>,
+    /// The skills of the home folder and the workspace.
     pub(crate) skills: Arc<Skills>,
+    /// The permission rules.
     pub(crate) rules: Arc<RuleBook>,
-    /// The tools as they were last.
-    listed: Mutex<Arc<[Arc<dyn Tool>]>>,
-    /// The tool that loads skills, where there are any.
+    /// The list that [`Self::tools`] returned last.
+    current_tools: Mutex<Arc<[Arc<dyn Tool>]>>,
+    /// The tool that loads skills. It is offered only while skills exist.
     load_skill: Arc<dyn Tool>,
-    /// What a person should know, until it was told.
+    /// Notices for a person that have not been shown yet.
     notices: Mutex<Vec<String>>,
 }
 
 impl Toolbox {
-    /// Returns the tools as they are at present: servers and skills come and go. While they are the same, so is the list.
+    /// Returns the current tools. Tools of servers and skills can appear and disappear. While the tools are
+    /// the same, so is the returned `Arc`, which the graph cache compares by identity.
     pub(crate) async fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
-        let mut come = Vec::new();
-        if !self.skills.found().skills.is_empty() {
-            come.push(Arc::clone(&self.load_skill));
+        let mut dynamic_tools = Vec::new();
+        if !self.skills.catalog().skills.is_empty() {
+            dynamic_tools.push(Arc::clone(&self.load_skill));
         }
         if let Some(servers) = &self.servers {
             servers.refresh().await;
-            come.extend(servers.tools());
+            dynamic_tools.extend(servers.tools());
         }
-        let present = || self.own.iter().chain(&come);
-        let mut listed = self.listed.lock();
-        let is_as_listed = listed.len() == self.own.len() + come.len()
-            && listed.iter().zip(present()).all(|(listed, tool)| Arc::ptr_eq(listed, tool));
-        if !is_as_listed {
-            *listed = present().cloned().collect();
+        let current = || self.built_in_tools.iter().chain(&dynamic_tools);
+        let mut last_list = self.current_tools.lock();
+        let is_unchanged = last_list.len() == self.built_in_tools.len() + dynamic_tools.len()
+            && last_list.iter().zip(current()).all(|(last_list, tool)| Arc::ptr_eq(last_list, tool));
+        if !is_unchanged {
+            *last_list = current().cloned().collect();
         }
-        Arc::clone(&listed)
+        Arc::clone(&last_list)
     }
 
-    /// Returns what a person should know, once.
-    pub(crate) fn notices(&self) -> Vec<String> {
+    /// Takes the notices for a person, so that each is shown once.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.notices.lock())
     }
 }
 
-/// The tools of the folders in which runs work beside the process's own, by folder.
+/// The toolboxes of folders other than the process's own, by folder.
 #[derive(Default)]
 pub(crate) struct Toolboxes {
-    kept: Mutex<BTreeMap<PathBuf, Arc<OnceCell<Toolbox>>>>,
+    /// The toolboxes, each created at its first use.
+    toolboxes: Mutex<BTreeMap<PathBuf, Arc<OnceCell<Toolbox>>>>,
 }
 
 impl Toolboxes {
-    /// Returns the tools of the folder. Those of other folders that no run uses are dropped where there are too many.
-    pub(crate) fn of(&self, workspace: &Path) -> Arc<OnceCell<Toolbox>> {
-        let mut kept = self.kept.lock();
-        if kept.len() >= TOOLBOXES_MAX && !kept.contains_key(workspace) {
-            kept.retain(|_, toolbox| Arc::strong_count(toolbox) > 1);
+    /// Returns the toolbox of the folder. Drops the toolboxes that no run uses if there are [`TOOLBOXES_MAX`]
+    /// or more.
+    pub(crate) fn toolbox_for(&self, workspace: &Path) -> Arc<OnceCell<Toolbox>> {
+        let mut toolboxes = self.toolboxes.lock();
+        if toolboxes.len() >= TOOLBOXES_MAX && !toolboxes.contains_key(workspace) {
+            toolboxes.retain(|_, toolbox| Arc::strong_count(toolbox) > 1);
         }
-        Arc::clone(kept.entry(workspace.to_owned()).or_default())
+        Arc::clone(toolboxes.entry(workspace.to_owned()).or_default())
     }
 
-    /// Takes all of them out.
-    fn take(&self) -> Vec<Arc<OnceCell<Toolbox>>> {
-        let mut kept = self.kept.lock();
-        std::mem::take(&mut *kept).into_values().collect()
+    /// Removes and returns all toolboxes.
+    fn take_all(&self) -> Vec<Arc<OnceCell<Toolbox>>> {
+        let mut toolboxes = self.toolboxes.lock();
+        std::mem::take(&mut *toolboxes).into_values().collect()
     }
 }
 
-/// What an assistant has of the machine.
+/// The access of an assistant to this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// The workspace, commands, skills and servers of tools.
+pub(crate) enum AssistantAccess {
+    /// Access to the workspace, commands, skills and MCP servers.
     Machine,
-    /// Nothing but its own conversations and memory.
+    /// Access to nothing but its own conversations and memory.
     Conversation,
 }
 
-/// A tool, as it is listed.
+/// A tool in the list of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolInfo {
     /// Its name.
     pub name: String,
-    /// What it is for, as models read it.
+    /// The description that models receive.
     pub description: String,
-    /// Where it comes from: `built in`, or `mcp`.
+    /// Its source: `built in` or `mcp`.
     pub source: &'static str,
-    /// What becomes of a call about which no pattern says more: `allow`, `ask` or `deny`.
+    /// The default verdict for a call that no pattern matches: `allow`, `ask` or `deny`.
     pub rule: &'static str,
 }
 
 impl Agent {
+    /// Returns the toolbox of this agent's workspace. The first call starts the MCP servers.
+    ///
+    /// # Errors
+    /// Fails if the remembered rules cannot be read.
     pub(crate) async fn toolbox(&self) -> Result<&Toolbox> {
-        self.toolbox.get_or_try_init(async || self.make_toolbox().await).await
+        self.toolbox.get_or_try_init(async || self.build_toolbox().await).await
     }
 }
 
 impl AdminService<'_> {
-    /// Returns what of the machine the agents of users may use.
+    /// Returns the access of the users' agents to this machine.
     pub fn user_tools(self) -> UserTools {
         self.agent.config.serve.user_tools
     }
 }
 
 impl Agent {
-    /// Returns what the assistant has of the machine: a user's is given what the settings say, for the workspace is not
-    /// theirs.
-    pub(crate) fn reach(&self, assistant_id: &AssistantId) -> Reach {
+    /// Returns the access of an assistant to this machine. An assistant of a user has the configured access,
+    /// because the workspace belongs to the person at the machine.
+    pub(crate) fn assistant_access(&self, assistant_id: &AssistantId) -> AssistantAccess {
         match (assistant_id.owner(), self.admin().user_tools()) {
-            (None, _) | (Some(_), UserTools::All) => Reach::Machine,
-            (Some(_), UserTools::None) => Reach::Conversation,
+            (None, _) | (Some(_), UserTools::All) => AssistantAccess::Machine,
+            (Some(_), UserTools::None) => AssistantAccess::Conversation,
         }
     }
 
-    /// Returns the tools of the process that the assistant has.
+    /// Returns the tools of the process that the assistant may use.
     pub(super) async fn shared_tools(&self, assistant_id: &AssistantId) -> Result<Arc<[Arc<dyn Tool>]>> {
         let toolbox = self.toolbox().await?;
-        match self.reach(assistant_id) {
-            Reach::Machine => Ok(toolbox.tools().await),
-            Reach::Conversation => Ok(Arc::clone(&toolbox.apart)),
+        match self.assistant_access(assistant_id) {
+            AssistantAccess::Machine => Ok(toolbox.tools().await),
+            AssistantAccess::Conversation => Ok(Arc::clone(&toolbox.restricted_tools)),
         }
     }
 
-    async fn make_toolbox(&self) -> Result<Toolbox> {
+    /// Builds the toolbox of this agent's workspace: tools, rules, MCP servers and skills.
+    async fn build_toolbox(&self) -> Result<Toolbox> {
         let home = self.settings.home.root();
-        let settings =
-            tools::Settings { protected: vec![home.to_owned()], secrets: self.models.key_variables() };
-        let mut own = tools::all(settings);
-        own.extend(self.own_tools.iter().cloned());
-        let trusted = [TASK_TOOL, LOAD_SKILL, REQUEST_HANDOFF, RECALL, STORE, COMPACT_CONVERSATION];
+        let settings = tools::ToolSettings {
+            protected: vec![home.to_owned()],
+            secrets: self.models.key_env_variables(),
+        };
+        let mut built_in_tools = tools::builtin_tools(settings);
+        built_in_tools.extend(self.extra_tools.iter().cloned());
+        let trusted = [TASK_TOOL, LOAD_SKILL_TOOL, REQUEST_HANDOFF, RECALL, STORE, COMPACT_CONVERSATION];
         let trusted = trusted.map(str::to_owned).to_vec();
         let permissions = &self.config.permissions;
         let rules = RuleBook::open(permissions, trusted.clone(), Some(self.permissions_file()))?;
-        let (servers, mut notices) = self.start_servers().await?;
-        let known = own.iter().map(|tool| tool.spec().name);
+        let (servers, mut notices) = self.start_mcp_servers().await?;
+        let known = built_in_tools.iter().map(|tool| tool.spec().name);
         let known: Vec<String> = known.chain(trusted).chain([memory::EDIT_MEMORY.to_owned()]).collect();
-        notices.extend(misspelt(&rules.rules().permissions, &known));
-        notices.extend(self.memory().summariser_problem());
-        let skills = Arc::new(Skills::new(&self.settings.home.skills(), &self.settings.workspace));
+        notices.extend(unknown_tool_warnings(&rules.rules().permissions, &known));
+        notices.extend(self.memory().summarizer_problem());
+        let skills = Arc::new(Skills::new(&self.settings.home.skills_path(), &self.settings.workspace));
         Ok(Toolbox {
-            own,
-            apart: tools::apart().into(),
+            built_in_tools,
+            restricted_tools: tools::tools_without_workspace().into(),
             servers,
             load_skill: skills.tool(),
             skills,
             rules: Arc::new(rules),
-            listed: Mutex::new(Arc::new([])),
+            current_tools: Mutex::new(Arc::new([])),
             notices: Mutex::new(notices),
         })
     }
 
+    /// Returns the path of the file with this workspace's remembered rules.
     fn permissions_file(&self) -> PathBuf {
-        permission::project_file(self.settings.home.root(), &self.settings.workspace)
+        permission::project_rules_path(self.settings.home.root(), &self.settings.workspace)
     }
 
-    /// Returns the folder of this workspace in the home folder; it may not exist.
+    /// Returns the folder of this workspace inside the home folder. It may not exist.
     pub(crate) fn project_folder(&self) -> PathBuf {
         let file = self.permissions_file();
         file.parent().map_or_else(|| file.clone(), std::path::Path::to_owned)
@@ -189,58 +205,59 @@ impl Agent {
 }
 
 impl AdminService<'_> {
-    /// Returns the tools the model is offered.
+    /// Returns the tools that the model is offered, each with its default verdict.
     ///
     /// # Errors
-    /// When the remembered rules cannot be read.
+    /// Fails if the remembered rules cannot be read.
     pub async fn tools(self) -> Result<Vec<ToolInfo>> {
         let toolbox = self.agent.toolbox().await?;
         let assistant_id = &self.agent.settings.assistant_id;
         let tools =
             self.agent.main_tools(assistant_id, None, &self.agent.shared_tools(assistant_id).await?).await?;
         let rules = toolbox.rules.rules();
-        let specs = tools.iter().map(|tool| tool.spec()).chain([subagent::spec()]);
+        let specs = tools.iter().map(|tool| tool.spec()).chain([subagent::task_tool_spec()]);
         let info = specs.map(|spec| {
             let source = if spec.name.starts_with("mcp__") { "mcp" } else { "built in" };
-            // A call about something no pattern names.
+            // An ellipsis is a command and path that no pattern matches, so that the tool's default verdict
+            // results.
             let subject = match spec.name.as_str() {
-                "execute" => Subject::Command("\u{2026}".to_owned()),
-                _ => Subject::Path("\u{2026}".into()),
+                "execute" => CallSubject::Command("\u{2026}".to_owned()),
+                _ => CallSubject::Path("\u{2026}".into()),
             };
-            let review = Review { subjects: vec![subject], ..Review::default() };
-            let rule = match permission::decide(&rules, &spec.name, &review) {
-                Verdict::Allow { .. } => "allow",
-                Verdict::Ask { .. } => "ask",
-                Verdict::Deny { .. } => "deny",
+            let review = CallReview { subjects: vec![subject], ..CallReview::default() };
+            let rule = match permission::decide_call(&rules, &spec.name, &review) {
+                PermissionVerdict::Allow { .. } => "allow",
+                PermissionVerdict::Ask { .. } => "ask",
+                PermissionVerdict::Deny { .. } => "deny",
             };
             ToolInfo { name: spec.name, description: spec.description, source, rule }
         });
         Ok(info.collect())
     }
 
-    /// Returns the skills there are, and what is wrong with others.
+    /// Returns the available skills, and the problems of unusable ones.
     ///
     /// # Errors
-    /// When the toolbox cannot be made.
-    pub async fn skills(self) -> Result<Arc<SkillsFound>> {
-        Ok(self.agent.toolbox().await?.skills.found())
+    /// Fails if the remembered rules cannot be read, because the toolbox cannot be built then.
+    pub async fn skills(self) -> Result<Arc<SkillCatalog>> {
+        Ok(self.agent.toolbox().await?.skills.catalog())
     }
 
-    /// Remembers a rule that allows calls in `workspace` like one a person has approved there.
+    /// Adds a permission rule for calls in `workspace`, like one that a person approved there.
     ///
     /// # Errors
-    /// When the project's rules cannot be written.
-    pub async fn remember_rule(self, workspace: &Path, rule: Rule, scope: Scope) -> Result<()> {
-        let agent = self.agent.in_workspace(workspace);
+    /// Fails if the toolbox cannot be built, or if the file of the project's rules cannot be written.
+    pub async fn remember_rule(self, workspace: &Path, rule: PermissionRule, scope: RuleScope) -> Result<()> {
+        let agent = self.agent.with_workspace(workspace);
         agent.toolbox().await?.rules.remember(rule, scope).map_err(Error::from)
     }
 }
 
 impl Agent {
-    /// Lets the servers that were started end by themselves for a moment, then ends them. Agents that share them
-    /// ([`Agent::scoped`]) use them until the last one is closed or dropped.
+    /// Stops the MCP servers: gives them a moment to exit, then ends them. Agents that share the servers
+    /// ([`Agent::scoped`]) keep them until the last agent is closed or dropped.
     pub async fn close(self) {
-        let others = Arc::into_inner(self.toolboxes).map(|others| others.take()).unwrap_or_default();
+        let others = Arc::into_inner(self.toolboxes).map(|others| others.take_all()).unwrap_or_default();
         for toolbox in std::iter::once(self.toolbox).chain(others) {
             let toolbox = Arc::into_inner(toolbox).and_then(OnceCell::into_inner);
             if let Some(servers) = toolbox.and_then(|toolbox| toolbox.servers) {
@@ -250,11 +267,12 @@ impl Agent {
     }
 }
 
-/// Returns a word about each rule that names no tool: one that refuses calls would protect nothing. The tools of servers
-/// come and go, and are not looked at.
-fn misspelt(permissions: &Permissions, known: &[String]) -> Vec<String> {
+/// Returns a warning for each rule that matches no known tool, because a misspelled deny rule would protect
+/// nothing. Rules for tools of MCP servers are not checked, because those tools are not known in advance.
+fn unknown_tool_warnings(permissions: &Permissions, known: &[String]) -> Vec<String> {
     let rules = permissions.allow.iter().chain(&permissions.ask).chain(&permissions.deny);
-    let unknown = rules.filter(|rule| !known.iter().any(|tool| rule.names(tool))).map(ToString::to_string);
-    let unknown = unknown.filter(|named| !named.starts_with("mcp__"));
-    unknown.map(|named| format!("the rule `{named}` names no tool there is")).collect()
+    let unmatched =
+        rules.filter(|rule| !known.iter().any(|tool| rule.matches_tool(tool))).map(ToString::to_string);
+    let unmatched = unmatched.filter(|rule| !rule.starts_with("mcp__"));
+    unmatched.map(|rule| format!("the rule `{rule}` matches no tool")).collect()
 }

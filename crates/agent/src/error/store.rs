@@ -1,67 +1,69 @@
-//! The class and the hint of failures of the journal.
+//! The class and the hint of each failure of the journal.
 
 use std::path::Path;
 
-use super::{Advice, Class};
+use super::{ErrorAdvice, ErrorClass};
 
-pub(crate) fn advice(error: &journal::Error) -> Advice {
+/// Returns the class of a journal failure and a hint for the person. The hints for PostgreSQL differ from
+/// those for a file.
+pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
     use journal::Error;
     match error {
         Error::NotFound { what: "the database", .. } => {
-            Class::User.with("name one that is there; `segue db migrate` makes the one in use")
+            ErrorClass::User.with_hint("name an existing database; `segue db migrate` creates the configured one")
         }
-        Error::NotFound { .. } | Error::Invalid { .. } => (Class::User, None),
-        Error::Unfit { .. } => Class::User.with("nothing was changed; name another database or file"),
+        Error::NotFound { .. } | Error::InvalidRequest { .. } => (ErrorClass::User, None),
+        Error::UnsuitableTarget { .. } => ErrorClass::User.with_hint("nothing was changed; name another database or file"),
         Error::Busy { .. } | Error::Fenced { .. } => {
-            Class::Conflict.with("wait until it is done, or stop the other process; then try again")
+            ErrorClass::Conflict.with_hint("wait until it is done, or stop the other process; then try again")
         }
-        Error::HandoffPending { handoff_id, .. } => Class::Conflict.with(format!(
-            "it was asked for with another goal or window; decide it first: `segue handoff --decide {handoff_id}`"
+        Error::HandoffPending { handoff_id, .. } => ErrorClass::Conflict.with_hint(format!(
+            "another goal or window was requested for it; decide it first: `segue handoff --decide {handoff_id}`"
         )),
-        Error::Unfinished { .. } => Class::Conflict
-            .with("finish it with the same `segue db copy`, or remove the database; until then it is not used"),
-        Error::AlreadyDecided { .. } | Error::HandoffMoved { .. } => (Class::Conflict, None),
-        Error::Refused { .. } => Class::Config.with(
+        Error::UnfinishedCopy { .. } => ErrorClass::Conflict
+            .with_hint("finish it with the same `segue db copy`, or remove the database; until then it is not used"),
+        Error::AlreadyDecided { .. } | Error::HandoffStatusChanged { .. } => (ErrorClass::Conflict, None),
+        Error::ConnectionRejected { .. } => ErrorClass::Config.with_hint(
             "check user, password, database and certificate in SEGUE_DATABASE_URL, `--database-url` or `[database] url`",
         ),
-        Error::Unsettled { .. } => {
-            Class::Store.with("read what is stored before trying again: it may have been done")
+        Error::CommitUnknown { .. } => {
+            ErrorClass::Store.with_hint("check the stored state before you try again: the change may have been made")
         }
         Error::NewerSchema { path, .. } if is_server(path) => {
-            Class::Store.with("update segue: another one has brought this database to a later version")
+            ErrorClass::Store.with_hint("update segue: a newer version has migrated this database")
         }
-        Error::NewerSchema { .. } => Class::Store.with("update segue, or point SEGUE_HOME at another folder"),
-        Error::Corrupt { path, .. } if is_server(path) => Class::Store.with(
-            "nothing was changed; `segue doctor` says what can be read, and `segue db copy` brings a backup back",
+        Error::NewerSchema { .. } => ErrorClass::Store.with_hint("update segue, or point SEGUE_HOME at another folder"),
+        Error::Corrupt { path, .. } if is_server(path) => ErrorClass::Store.with_hint(
+            "nothing was changed; `segue doctor` shows what can be read, and `segue db copy` restores a backup",
         ),
-        Error::Corrupt { .. } => Class::Store
-            .with("nothing was changed; copy the file away, then `segue doctor` says what can be read"),
-        Error::Locked { path } if is_server(path) => Class::Store
-            .with("try again in a moment; `pg_stat_activity` shows which transaction is in the way"),
-        Error::Locked { .. } => Class::Store.with("close the other segue, or try again in a moment"),
-        Error::Denied { path } if is_server(path) => Class::Store.with(
-            "let the user create tables there (`GRANT CREATE ON SCHEMA public TO …`) and write to them, or have one that may \
-             run `segue db migrate`; a standby cannot be written to",
+        Error::Corrupt { .. } => ErrorClass::Store
+            .with_hint("nothing was changed; copy the file to a safe place, then `segue doctor` shows what can be read"),
+        Error::Locked { path } if is_server(path) => ErrorClass::Store
+            .with_hint("try again in a moment; `pg_stat_activity` shows which transaction holds the lock"),
+        Error::Locked { .. } => ErrorClass::Store.with_hint("close the other segue, or try again in a moment"),
+        Error::PermissionDenied { path } if is_server(path) => ErrorClass::Store.with_hint(
+            "let the user create tables there (`GRANT CREATE ON SCHEMA public TO …`) and write to them, or let a user with \
+             these rights run `segue db migrate`; a standby cannot be written to",
         ),
-        Error::Denied { .. } => Class::Store.with("make the folder writable, or set SEGUE_HOME to one that is"),
-        Error::Io { .. } => Class::Store.with("check that the folder is there and that you can write to it"),
+        Error::PermissionDenied { .. } => ErrorClass::Store.with_hint("make the folder writable, or set SEGUE_HOME to one that is"),
+        Error::Io { .. } => ErrorClass::Store.with_hint("check that the folder exists and that you can write to it"),
         Error::DiskFull { .. } => {
-            Class::Store.with("free some space and try again; nothing half-written was kept")
+            ErrorClass::Store.with_hint("free some space and try again; no partial write was kept")
         }
-        Error::Unreachable { .. } => Class::Store
-            .with("start the server, or mend the way to it, and try again: nothing half-written was kept"),
+        Error::Unreachable { .. } => ErrorClass::Store
+            .with_hint("start the server, or repair the connection to it, and try again: no partial write was kept"),
         Error::UnknownRun { .. }
-        | Error::Differs { .. }
+        | Error::Conflict { .. }
         | Error::Closed
         | Error::Json(_)
         | Error::Id(_)
         | Error::Malformed(_)
         | Error::Sqlite(_)
-        | Error::Postgres(_) => (Class::Store, None),
+        | Error::Postgres(_) => (ErrorClass::Store, None),
     }
 }
 
-/// Returns whether the path of an error is the address of a server.
+/// Returns whether the path in an error is the URL of a PostgreSQL server.
 fn is_server(path: &Path) -> bool {
-    path.to_str().is_some_and(journal::Postgres::is_url)
+    path.to_str().is_some_and(journal::PostgresStore::is_url)
 }

@@ -1,105 +1,106 @@
-//! Errors of handoffs: finding, requesting and deciding them, and the PostgreSQL copy of accepted ones.
+//! Errors of handoffs: finding, requesting and deciding them, and the export of accepted ones to PostgreSQL.
 
 use handoff::mirror;
 use protocol::{HandoffId, HandoffStatus, InterruptId, ThreadId};
 
-use crate::Class;
-use crate::error::{Advice, more_of, store};
+use crate::ErrorClass;
+use crate::error::{ErrorAdvice, ambiguous_id_hint, store};
 
-/// Why a call about a handoff failed.
+/// The reason why a handoff call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandoffError {
-    /// There is no handoff with that id.
+    /// No handoff has that id.
     #[error("find handoff `{0}`")]
     Unknown(String),
-    /// Several handoffs' ids begin with that.
+    /// The ids of several handoffs begin with the given prefix.
     #[error("choose among {} handoffs that begin with `{prefix}`", matches.len())]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         prefix: String,
-        /// The first of them.
+        /// The matching handoffs, or the first of them.
         matches: Vec<HandoffId>,
     },
-    /// The interrupt asks about something other than a handoff.
+    /// The interrupt is not the question of a handoff.
     #[error("decide interrupt {0} as a handoff: it asks about something else")]
     NotAHandoff(InterruptId),
-    /// The handoff is of another thread than the one that was named with it.
-    #[error("decide handoff {handoff_id} in thread {thread_id}: it is of another thread")]
-    Foreign {
+    /// The handoff belongs to a thread other than the one that was named with it.
+    #[error("decide handoff {handoff_id} in thread {thread_id}: it belongs to another thread")]
+    OtherThread {
         /// The handoff.
         handoff_id: HandoffId,
-        /// The thread that was named.
+        /// The named thread.
         thread_id: ThreadId,
-        /// The thread it is of.
+        /// The thread to which the handoff belongs.
         parent_thread_id: ThreadId,
     },
-    /// Nothing was said in the thread.
-    #[error("hand off thread {0}: nothing was said in it")]
+    /// The thread has no messages to hand off.
+    #[error("hand off thread {0}: it has no messages")]
     EmptyThread(ThreadId),
-    /// The handoff was given up because nobody decided about it.
-    #[error("decide handoff {handoff_id}: it was given up: {reason}")]
+    /// The handoff expired because it was not decided in time.
+    #[error("decide handoff {handoff_id}: it expired: {reason}")]
     Expired {
         /// The handoff.
         handoff_id: HandoffId,
-        /// Why.
+        /// The recorded reason.
         reason: String,
     },
-    /// The handoff is being drafted again for another client.
-    #[error("decide handoff {0}: another draft of it is being made")]
+    /// Another client requested a refined draft of the handoff, which is being written.
+    #[error("decide handoff {0}: it is being drafted again")]
     Redrafting(HandoffId),
-    /// The handoff was decided before, here or elsewhere.
+    /// The handoff has already been decided, by this client or another.
     #[error("decide handoff {handoff_id}: it is {} already", status.outcome())]
-    Decided {
+    AlreadyDecided {
         /// The handoff.
         handoff_id: HandoffId,
-        /// Its outcome.
+        /// The outcome.
         status: HandoffStatus,
     },
-    /// A person stopped the draft.
+    /// A person stopped the drafting run.
     #[error("draft a handoff of thread {0}: it was stopped")]
     Stopped(ThreadId),
-    /// The run that carries a handoff ended without a proposal.
+    /// The drafting run ended without a proposal.
     #[error("draft a handoff of thread {thread_id}: {reason}")]
     NotDrafted {
         /// The thread.
         thread_id: ThreadId,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// The mirror could not be read or written.
+    /// The export table could not be read or written.
     #[error(transparent)]
     Mirror(mirror::Error),
 }
 
 impl HandoffError {
-    pub(crate) fn advice(&self) -> Advice {
+    /// Returns the class of the failure and a hint for the person.
+    pub(crate) fn advice(&self) -> ErrorAdvice {
         match self {
-            Self::Unknown(_) => Class::User.with("`segue handoff --list` shows those that wait"),
-            Self::Ambiguous { matches, .. } => Class::User.with(more_of(matches)),
+            Self::Unknown(_) => ErrorClass::User.with_hint("`segue handoff --list` shows the pending ones"),
+            Self::Ambiguous { matches, .. } => ErrorClass::User.with_hint(ambiguous_id_hint(matches)),
             Self::NotAHandoff(interrupt_id) => {
-                Class::User.with(format!("`segue decide {interrupt_id}` answers what it asks"))
+                ErrorClass::User.with_hint(format!("`segue decide {interrupt_id}` answers it"))
             }
-            Self::Foreign { parent_thread_id, .. } => Class::User.with(format!(
-                "it is of thread {parent_thread_id}; `segue handoff --list` shows which waits where"
+            Self::OtherThread { parent_thread_id, .. } => ErrorClass::User.with_hint(format!(
+                "it belongs to thread {parent_thread_id}; `segue handoff --list` shows the thread of each handoff"
             )),
             Self::EmptyThread(_) => {
-                Class::User.with("there is nothing to carry over: begin a new thread with `segue chat`")
+                ErrorClass::User.with_hint("there is nothing to carry over: start a new thread with `segue chat`")
             }
-            Self::Redrafting(handoff_id) => Class::Conflict
-                .with(format!("look at it again in a moment: `segue handoff --decide {handoff_id}`")),
-            Self::Expired { .. } => Class::Conflict.with(
-                "ask for it again: `segue handoff THREAD`; `handoff.expires_after_days` in config.toml says how long one waits",
+            Self::Redrafting(handoff_id) => ErrorClass::Conflict
+                .with_hint(format!("read the new draft in a moment: `segue handoff --decide {handoff_id}`")),
+            Self::Expired { .. } => ErrorClass::Conflict.with_hint(
+                "request it again: `segue handoff THREAD`; `handoff.expires_after_days` in config.toml sets the time limit",
             ),
-            Self::Decided { handoff_id, .. } => Class::Conflict.with(format!(
-                "the first decision holds; `segue handoff --show {handoff_id}` shows what came of it"
+            Self::AlreadyDecided { handoff_id, .. } => ErrorClass::Conflict.with_hint(format!(
+                "the first decision holds; `segue handoff --show {handoff_id}` shows its outcome"
             )),
-            Self::Stopped(_) => Class::Stopped.with("no draft was kept of it; ask for it again"),
+            Self::Stopped(_) => ErrorClass::Stopped.with_hint("no draft was kept; request the handoff again"),
             Self::NotDrafted { .. } => {
-                Class::Internal.with("run the same command again: it goes on where this one stopped")
+                ErrorClass::Internal.with_hint("run the same command again: it resumes where this one stopped")
             }
             Self::Mirror(mirror::Error::Journal(error)) => store::advice(error),
-            Self::Mirror(error) if error.is_setting() => Class::Config.with(error.hint()),
-            Self::Mirror(error) => Class::Store.with(error.hint()),
+            Self::Mirror(error) if error.is_setting() => ErrorClass::Config.with_hint(error.hint()),
+            Self::Mirror(error) => ErrorClass::Store.with_hint(error.hint()),
         }
     }
 }
@@ -109,33 +110,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_handoffs_say_what_failed_and_what_can_be_done() {
+    fn handoff_errors_name_the_failure_and_a_remedy() {
         let handoff_id = HandoffId::generate();
-        let check = |error: HandoffError, text: &str, class: Class, hint: &str| {
+        let check = |error: HandoffError, text: &str, class: ErrorClass, hint: &str| {
             assert_eq!(error.to_string(), text.replace("ID", &handoff_id.to_string()));
-            let (found, advice) = error.advice();
+            let (actual_class, advice) = error.advice();
             assert_eq!(
-                (found, advice.as_deref().unwrap_or_default().contains(hint)),
+                (actual_class, advice.as_deref().unwrap_or_default().contains(hint)),
                 (class, true),
                 "{error}"
             );
         };
-        check(HandoffError::Unknown("x".to_owned()), "find handoff `x`", Class::User, "segue handoff --list");
-        let again = "decide handoff ID: another draft of it is being made";
-        check(HandoffError::Redrafting(handoff_id), again, Class::Conflict, &handoff_id.to_string());
-        let decided = HandoffError::Decided { handoff_id, status: HandoffStatus::Declined };
+        check(
+            HandoffError::Unknown("x".to_owned()),
+            "find handoff `x`",
+            ErrorClass::User,
+            "segue handoff --list",
+        );
+        let again = "decide handoff ID: it is being drafted again";
+        check(HandoffError::Redrafting(handoff_id), again, ErrorClass::Conflict, &handoff_id.to_string());
+        let decided = HandoffError::AlreadyDecided { handoff_id, status: HandoffStatus::Declined };
         check(
             decided,
             "decide handoff ID: it is declined already",
-            Class::Conflict,
+            ErrorClass::Conflict,
             "the first decision holds",
         );
         let expired = HandoffError::Expired { handoff_id, reason: "nobody decided".to_owned() };
-        let text = "decide handoff ID: it was given up: nobody decided";
-        check(expired, text, Class::Conflict, "expires_after_days");
+        let text = "decide handoff ID: it expired: nobody decided";
+        check(expired, text, ErrorClass::Conflict, "expires_after_days");
         let text = "reach the database: no answer within";
-        let silent = HandoffError::Mirror(mirror::Error::Silent);
+        let silent = HandoffError::Mirror(mirror::Error::Timeout);
         assert!(silent.to_string().starts_with(text));
-        assert_eq!(silent.advice().0, Class::Store);
+        assert_eq!(silent.advice().0, ErrorClass::Store);
     }
 }

@@ -1,77 +1,90 @@
-//! The mirror of accepted handoffs, as a front end asks about it. What it is and how it is written is decided in the `handoff`
-//! room; here are its settings, and how long a program that ends waits for it.
+//! The export ("mirror" on the wire) of accepted handoffs to PostgreSQL, for front ends: its settings,
+//! reports, flushing, the doctor's check, and how long an ending program waits for it. The `handoff` crate
+//! writes the rows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoff::mirror::{Delivered, Mirror, MirrorReport, MirrorStatus, Rows};
+use handoff::mirror::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus, SummaryMirror};
 use journal::{PoolFigures, Store};
 
 use crate::Result;
 use crate::agent::services::HandoffService;
-use crate::home::config::Config;
-use crate::home::database::Database;
-use crate::reports::doctor::{Check, Verdict};
+use crate::home::config::ConfigFile;
+use crate::home::database::DatabaseAddress;
+use crate::reports::doctor::{CheckStatus, DoctorCheck};
 
-/// The variable whose URL goes before that of the settings.
-const URL_VARIABLE: &str = "SEGUE_MIRROR_URL";
+/// The environment variable with the export's URL. It precedes `config.toml`.
+const MIRROR_URL_VARIABLE: &str = "SEGUE_MIRROR_URL";
 
-/// The name of the doctor's check.
-const MIRROR: &str = "mirror";
+/// The name of the check in `segue doctor`.
+const MIRROR_CHECK_NAME: &str = "mirror";
 
-/// The longest a program that has done what it was asked waits for what is being sent.
-const REST_MAX: Duration = Duration::from_millis(500);
-/// The same where the mirror is known to be degraded.
-const REST_DEGRADED_MAX: Duration = Duration::from_millis(100);
+/// The longest time that a program waits at its end for rows that are being sent.
+const MIRROR_WAIT_MAX: Duration = Duration::from_millis(500);
+/// The longest time that a program waits at its end if the export is degraded.
+const DEGRADED_MIRROR_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Returns the mirror that the settings and the environment name; else, where `main` is on a server, it is there too.
+/// Returns the export to the database that the environment or the configuration names. Without either, a
+/// journal on a server is also the target of the export, and for a journal in a file the export is off.
 ///
 /// # Errors
-/// When its URL cannot be understood.
-pub(crate) fn open(config: &Config, main: Option<&Database>, store: Arc<dyn Store>) -> Result<Mirror> {
+/// Fails if the URL is invalid.
+pub(crate) fn open_mirror(
+    config: &ConfigFile,
+    journal_address: Option<&DatabaseAddress>,
+    store: Arc<dyn Store>,
+) -> Result<SummaryMirror> {
     let mut settings = config.mirror.clone();
-    if let Some(url) = std::env::var(URL_VARIABLE).ok().filter(|url| !url.trim().is_empty()) {
+    if let Some(url) = std::env::var(MIRROR_URL_VARIABLE).ok().filter(|url| !url.trim().is_empty()) {
         settings.url = Some(url.into());
     }
-    Ok(Mirror::new(&settings, main.and_then(Database::server_url), store)?)
+    Ok(SummaryMirror::new(&settings, journal_address.and_then(DatabaseAddress::server_url), store)?)
 }
 
 impl HandoffService<'_> {
-    /// Returns what is known of the mirror. Only the journal is read.
+    /// Returns the state of the export. Reads only the journal.
     ///
     /// # Errors
-    /// When that fails.
+    /// Fails only if the journal does.
     pub async fn mirror_report(self) -> Result<MirrorReport> {
         Ok(self.agent.mirror.report().await?)
     }
 
-    /// Counts the rows of the mirror's table, which is made when it is missing; `None` where there is no mirror.
+    /// Counts the rows of the export table, and creates a missing table. `None` if the export is off.
     ///
     /// # Errors
-    /// When the database cannot be reached or used.
-    pub async fn mirror_rows(self) -> Result<Option<Rows>> {
-        Ok(self.agent.mirror.rows().await?)
+    /// Fails if the database cannot be reached or used.
+    pub async fn mirror_rows(self) -> Result<Option<MirrorRowCounts>> {
+        Ok(self.agent.mirror.count_rows().await?)
     }
 
-    /// Returns how the connections to the mirror are used; `None` while there are none.
-    pub fn mirror_connections(self) -> Option<PoolFigures> {
-        self.agent.mirror.connections()
+    /// Returns the statistics of the export's connection pool; `None` if there is no pool.
+    pub fn mirror_connection_metrics(self) -> Option<PoolFigures> {
+        self.agent.mirror.pool_metrics()
     }
 
-    /// Sends what waits for the mirror, of everybody, and tells after each batch how much was sent.
+    /// Sends all queued rows of all owners. Calls `on_batch` with the total number of sent rows after each
+    /// batch.
     ///
     /// # Errors
-    /// What the last attempt failed with; what was sent before is sent.
-    pub async fn flush_mirror(self, told: &mut (dyn FnMut(u64) + Send)) -> Result<Delivered> {
-        Ok(self.agent.mirror.flush(told).await?)
+    /// Fails with the error of the last attempt. Batches sent before it stay sent.
+    pub async fn flush_mirror(self, on_batch: &mut (dyn FnMut(u64) + Send)) -> Result<MirrorDelivery> {
+        Ok(self.agent.mirror.flush(on_batch).await?)
     }
 
-    /// Looks at the mirror as the doctor does; where there is none, there is nothing to say.
-    pub(crate) async fn mirror_check(self) -> Option<Check> {
+    /// Checks the export for `segue doctor`; `None` if the export is off.
+    pub(crate) async fn mirror_check(self) -> Option<DoctorCheck> {
         let report = match self.agent.mirror.report().await {
             Ok(report) if report.status == MirrorStatus::Off => return None,
             Ok(report) => report,
-            Err(error) => return Some(Check::new(MIRROR, Verdict::Fail, format!("failed to {error}"))),
+            Err(error) => {
+                return Some(DoctorCheck::new(
+                    MIRROR_CHECK_NAME,
+                    CheckStatus::Fail,
+                    format!("failed to {error}"),
+                ));
+            }
         };
         let status = format!(
             "{}: handoff_store_status={}, {} waiting",
@@ -79,27 +92,33 @@ impl HandoffService<'_> {
             report.status.as_str(),
             report.waiting
         );
-        Some(match (self.agent.mirror.rows().await, report.status) {
-            (Err(error), _) => Check::new(MIRROR, Verdict::Warn, format!("{status}; failed to {error}"))
-                .with_hint(error.hint()),
-            (Ok(_), MirrorStatus::Degraded) => Check::new(MIRROR, Verdict::Warn, status)
-                .with_hint("it can be reached again: `segue mirror flush` sends what waits"),
+        Some(match (self.agent.mirror.count_rows().await, report.status) {
+            (Err(error), _) => {
+                DoctorCheck::new(MIRROR_CHECK_NAME, CheckStatus::Warn, format!("{status}; failed to {error}"))
+                    .with_hint(error.hint())
+            }
+            (Ok(_), MirrorStatus::Degraded) => DoctorCheck::new(MIRROR_CHECK_NAME, CheckStatus::Warn, status)
+                .with_hint("it can be reached again: `segue handoff export flush` sends the queued rows"),
             (Ok(rows), MirrorStatus::Ok | MirrorStatus::Off) => {
                 let rows = rows.unwrap_or_default().summaries;
-                Check::new(MIRROR, Verdict::Ok, format!("{status}, {rows} summaries there"))
+                DoctorCheck::new(
+                    MIRROR_CHECK_NAME,
+                    CheckStatus::Ok,
+                    format!("{status}, {rows} summaries there"),
+                )
             }
         })
     }
 
-    /// Lets what is being sent to the mirror come to its end, for a moment: the program has done what it was asked, and what is not sent
-    /// then is sent by the next one.
-    pub async fn rest_mirror(self) {
+    /// Waits briefly for rows that are being sent, before the program ends. Rows that are not sent by then
+    /// stay queued, and the next process sends them.
+    pub async fn wait_for_mirror(self) {
         let status = self.agent.mirror.status().await.unwrap_or(MirrorStatus::Degraded);
-        let within = match status {
+        let timeout = match status {
             MirrorStatus::Off => return,
-            MirrorStatus::Ok => REST_MAX,
-            MirrorStatus::Degraded => REST_DEGRADED_MAX,
+            MirrorStatus::Ok => MIRROR_WAIT_MAX,
+            MirrorStatus::Degraded => DEGRADED_MIRROR_WAIT_MAX,
         };
-        self.agent.mirror.rest(within).await;
+        self.agent.mirror.wait_until_idle(timeout).await;
     }
 }

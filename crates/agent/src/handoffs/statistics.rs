@@ -1,6 +1,6 @@
-//! Figures about the handoffs of one person. What is counted, and how, is decided in the `handoff` room.
+//! Statistics about the handoffs of one owner. The `handoff` crate defines the metrics.
 
-use handoff::{Counted, Statistics};
+use handoff::{HandoffSample, HandoffStatistics};
 use jiff::Timestamp;
 use journal::HandoffFilter;
 use protocol::{Handoff, HandoffStatus, Proposal};
@@ -9,34 +9,37 @@ use crate::Result;
 use crate::agent::services::HandoffService;
 
 impl HandoffService<'_> {
-    /// Returns figures about the handoffs that were asked for at `since` or later, or about all. One that nobody decided about
-    /// in time counts as expired, though nobody gave it up yet.
+    /// Returns statistics about the handoffs that were requested at or after `since`, or about all. A handoff
+    /// past its time limit counts as expired, even if it has not been expired yet.
+    ///
+    /// Reads the proposals of each handoff. The cost is linear in the number of handoffs since `since`.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn statistics(self, since: Option<Timestamp>) -> Result<Statistics> {
-        let mut statistics = Statistics::default();
+    /// Fails only if the journal does.
+    pub async fn statistics(self, since: Option<Timestamp>) -> Result<HandoffStatistics> {
+        let mut statistics = HandoffStatistics::default();
         for handoff in self.agent.store.handoffs(HandoffFilter::default()).await? {
-            // The newest come first.
+            // The list is sorted from newest to oldest.
             if since.is_some_and(|since| handoff.created_at < since) {
                 break;
             }
-            let status = if self.is_old(&handoff) { HandoffStatus::Expired } else { handoff.status };
+            let status = if self.is_past_expiry(&handoff) { HandoffStatus::Expired } else { handoff.status };
             let proposals = self.agent.store.proposals(handoff.handoff_id).await?;
-            let counted = Counted {
+            let sample = HandoffSample {
                 handoff: &handoff,
-                summary: decided_about(&handoff, &proposals).map(|proposal| &proposal.summary_json),
+                summary: accepted_or_newest_proposal(&handoff, &proposals)
+                    .map(|proposal| &proposal.summary_json),
                 tokens_drafting: proposals.iter().map(|proposal| proposal.summary_json.tokens_used).sum(),
                 decided_at: handoff::mirror::decided_at(&*self.agent.store, &handoff).await?,
             };
-            statistics.count(status, counted);
+            statistics.add_handoff(status, sample);
         }
-        Ok(statistics.finish())
+        Ok(statistics.with_percentiles())
     }
 }
 
-/// Returns the proposal that was accepted, or else the newest.
-fn decided_about<'a>(handoff: &Handoff, proposals: &'a [Proposal]) -> Option<&'a Proposal> {
+/// Returns the accepted proposal, or else the newest one.
+fn accepted_or_newest_proposal<'a>(handoff: &Handoff, proposals: &'a [Proposal]) -> Option<&'a Proposal> {
     let accepted = |proposal: &&Proposal| Some(&proposal.summary_sha256) == handoff.accepted_sha256.as_ref();
     proposals.iter().find(accepted).or(proposals.last())
 }

@@ -1,5 +1,8 @@
-//! Settings from `config.toml`. What they mean is decided where they are used; unknown keys are errors, so that a
-//! misspelled one is noticed.
+//! The settings of `config.toml`. The code that uses a setting defines its effect. Unknown keys are errors,
+//! so that a misspelled key is noticed.
+//!
+//! `segue config keys` prints the documentation of these types, and `docs/src/configuration.md` is made from
+//! it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,74 +13,76 @@ use serde::Deserialize;
 use super::database::DatabaseConfig;
 use crate::{Error, HomeError, Result};
 
-/// The settings; every one has a default.
+/// The settings. Every key has a default.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
-    /// `provider/name` of the model to use when none is named.
+pub struct ConfigFile {
+    /// `provider/name` of the model to use if no other setting or argument names one.
     pub model: Option<String>,
-    /// Settings of each provider, by its name.
+    /// Settings of each provider, by the provider's name.
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// How handoffs are drafted.
+    /// Drafting, refining and expiry of handoffs.
     pub handoff: HandoffConfig,
-    /// When and how long conversations are condensed.
-    pub compaction: compaction::Settings,
-    /// When old turns become summaries of medium-term memory, and what of these a model is told.
-    pub memory: memory::Settings,
-    /// What a run may use.
+    /// The trigger and the limits of compaction.
+    pub compaction: compaction::CompactionSettings,
+    /// The tiers of memory: when old messages are summarized, and how much of the summaries a model receives.
+    pub memory: memory::MemorySettings,
+    /// The limits of one run.
     pub run: RunConfig,
-    /// Which tool calls are allowed, asked about and refused.
+    /// Tool calls that are allowed, that need an approval, and that are refused.
     pub permissions: tools::permission::Permissions,
-    /// The servers of other tools.
+    /// MCP servers, which provide additional tools.
     pub mcp: McpConfig,
-    /// What a server gives its users.
+    /// Settings of `segue serve`.
     pub serve: ServeConfig,
-    /// Where the journal is, and how its connections are kept.
+    /// The address of the journal's database, and the pool of connections to it.
     pub database: DatabaseConfig,
-    /// Where accepted summaries are copied to.
-    pub mirror: handoff::mirror::Settings,
-    /// Commands and addresses that are told of what happens.
+    /// The export of accepted handoff summaries to a PostgreSQL table.
+    pub mirror: handoff::mirror::MirrorSettings,
+    /// Commands and webhooks that are called when something happens.
     pub hooks: Vec<user_hooks::HookConfig>,
-    /// Where traces of what happens are sent.
-    pub tracing: telemetry::Settings,
-    /// What models cost, by `provider/name`, where the built-in table is silent or wrong.
+    /// The export of traces over OTLP.
+    pub tracing: telemetry::TracingSettings,
+    /// Prices of models by `provider/name`. They replace the built-in price or add a missing one.
     pub prices: model::prices::Prices,
 }
 
-/// The servers of other tools.
+/// MCP servers, which provide additional tools.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
-    /// Each server, by its name.
+    /// Settings of each server, by the server's name.
     pub servers: BTreeMap<String, mcp::ServerConfig>,
 }
 
-/// What a server gives its users, who are not the person at the machine.
+/// Settings of `segue serve` for its users other than the person at the machine.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServeConfig {
-    /// What their agents may use of the machine.
+    /// The access of the users' agents to files, commands, skills and MCP servers of this machine.
     pub user_tools: UserTools,
-    /// Seconds for which a run that is not heard of belongs to the process that works on it: then another one takes it over.
-    /// Machines that share a database go by its clock, which each asks three times as often.
+    /// Seconds after which a run whose process has not renewed its lease may be taken over by another
+    /// process. A process renews three times in that period. Machines that share a database use the
+    /// database's clock.
     pub lease_seconds: u32,
 }
 
 impl ServeConfig {
-    /// The lengths of a lease that make sense, in seconds: less than what a busy machine may be silent for is too short.
-    const LEASE_SECONDS: std::ops::RangeInclusive<u32> = 2..=3_600;
+    /// The allowed lengths of a lease, in seconds. A shorter lease would expire while a busy machine is
+    /// merely slow to renew it.
+    const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u32> = 2..=3_600;
 
-    /// Returns for how long a run that is not heard of belongs to its process.
-    pub(crate) fn lease(&self) -> std::time::Duration {
+    /// Returns the length of a lease.
+    pub(crate) fn lease_duration(&self) -> std::time::Duration {
         std::time::Duration::from_secs(u64::from(self.lease_seconds))
     }
 
-    /// Returns what is wrong with the settings.
-    fn fault(&self) -> Option<String> {
-        let (given, known) = (self.lease_seconds, Self::LEASE_SECONDS);
+    /// Returns the first wrong setting as one line of text; `None` if all are valid.
+    fn validation_error(&self) -> Option<String> {
+        let (given, known) = (self.lease_seconds, Self::LEASE_SECONDS_RANGE);
         let (least, most) = (known.start(), known.end());
         (!known.contains(&given))
-            .then(|| format!("`serve.lease_seconds` is {given}; {least} to {most} are possible"))
+            .then(|| format!("`serve.lease_seconds` is {given}; it must be {least} to {most}"))
     }
 }
 
@@ -87,14 +92,15 @@ impl Default for ServeConfig {
     }
 }
 
-/// What of the machine the agents of users may use.
+/// Access of the users' agents to this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UserTools {
-    /// Nothing: no file, no command, no skill, no server of other tools.
+    /// No access: no files, commands, skills or MCP servers.
     #[default]
     None,
-    /// Everything that the person at the machine has; users then share the workspace, and what one writes others read.
+    /// The same access as the person at the machine. All users share one workspace and can read each other's
+    /// files.
     All,
 }
 
@@ -102,34 +108,36 @@ pub enum UserTools {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderConfig {
-    /// Where it is reached.
+    /// The base URL of the provider's API. Unset, it is the provider's public address.
     pub base_url: Option<String>,
-    /// The key; the environment is the better place.
+    /// The API key. An environment variable is the safer place for it.
     #[schemars(with = "Option<String>")]
     pub api_key: Option<secrecy::SecretString>,
-    /// The name of the environment variable that holds the key.
+    /// The name of the environment variable that holds the API key.
     pub api_key_env: Option<String>,
-    /// Tokens of the model's window, where Segue does not know it.
+    /// The context window of the model in tokens, for models that Segue does not know.
     pub context_tokens: Option<u64>,
-    /// Seconds that nothing at all may arrive of an answer before it counts as lost.
+    /// Seconds without any data from the provider after which a streamed answer counts as lost.
     pub idle_seconds: Option<u64>,
-    /// How much the model reasons: `low`, `medium` or `high`; the provider decides without it.
+    /// The reasoning effort of the model: `low`, `medium` or `high`. Unset, the provider decides.
     pub effort: Option<String>,
 }
 
-/// How handoffs are drafted.
+/// Drafting, refining and expiry of handoffs.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HandoffConfig {
-    /// The summary's budget in tokens.
+    /// The budget of a handoff summary in tokens.
     pub max_summary_tokens: u64,
-    /// The most tokens of the conversation a model is shown for a draft; unset, it follows its window.
+    /// The most tokens of the conversation that the drafting model receives. Unset, the limit follows the
+    /// model's window.
     pub max_input_tokens: Option<u64>,
-    /// How often a proposal may be refined.
+    /// The most refinements of one proposal.
     pub max_refinements: u32,
-    /// Days after which a proposal that nobody decided is given up; 0 never gives one up.
+    /// Days after which an undecided proposal expires; 0 turns expiry off.
     pub expires_after_days: u32,
-    /// The share of the model's window from which on a handoff is proposed, 0 to 1; 0 never proposes one.
+    /// The share of the model's window, 0 to 1, from which on a handoff is suggested; 0 turns suggestions
+    /// off.
     pub propose_at: f64,
 }
 
@@ -145,15 +153,15 @@ impl Default for HandoffConfig {
     }
 }
 
-/// What a run may use.
+/// The limits of one run.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunConfig {
-    /// Steps of one run, a backstop for a graph that never comes to rest.
+    /// The most steps of one run. It stops a graph that never becomes idle.
     pub steps_max: u64,
-    /// How often one run may ask the model.
+    /// The most model calls of one run.
     pub model_calls_max: u64,
-    /// Seconds of one run; unset, there is no limit.
+    /// The most seconds of one run. Unset, there is no limit.
     pub seconds_max: Option<u64>,
 }
 
@@ -163,25 +171,26 @@ impl Default for RunConfig {
     }
 }
 
-impl Config {
-    /// Returns every key there is, as a JSON Schema: for editors, and for whoever lists them.
+impl ConfigFile {
+    /// Returns all keys as a JSON Schema, for editors and for the command that lists them.
     pub fn schema() -> serde_json::Value {
         schemars::schema_for!(Self).to_value()
     }
 
-    /// Reads the settings; a missing file gives the defaults.
+    /// Reads and validates the settings. A missing file gives the defaults.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds something that is no setting; the reason names the line.
+    /// Fails if the file cannot be read, or if it contains an unknown key, an unknown provider or an invalid
+    /// value. The reason names the line where the parser knows it.
     pub fn read(path: &Path) -> Result<Self> {
-        let failed = |reason: String| Error::Home(HomeError::Config { path: path.to_owned(), reason });
+        let config_error = |reason: String| Error::Home(HomeError::Config { path: path.to_owned(), reason });
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(failed(error.to_string())),
+            Err(error) => return Err(config_error(error.to_string())),
         };
-        let config: Self =
-            toml_edit::de::from_str(&text).map_err(|error| failed(error.to_string().trim().to_owned()))?;
+        let config: Self = toml_edit::de::from_str(&text)
+            .map_err(|error| config_error(error.to_string().trim().to_owned()))?;
         let known = model::Provider::ALL.map(model::Provider::as_str);
         if let Some(effort) = config
             .providers
@@ -189,27 +198,29 @@ impl Config {
             .filter_map(|provider| provider.effort.as_deref())
             .find(|name| model::Effort::from_name(name).is_none())
         {
-            return Err(failed(format!("unknown effort `{effort}`; known: low, medium, high")));
+            return Err(config_error(format!("unknown effort `{effort}`; known: low, medium, high")));
         }
         if !(0.0..=1.0).contains(&config.handoff.propose_at) {
             let given = config.handoff.propose_at;
-            return Err(failed(format!(
-                "`handoff.propose_at` is {given}; it is a share of the window, 0 to 1"
+            return Err(config_error(format!(
+                "`handoff.propose_at` is {given}; it must be a share of the window, 0 to 1"
             )));
         }
-        if let Some(fault) = config
+        if let Some(problem) = config
             .compaction
-            .fault()
-            .or_else(|| config.memory.fault())
-            .or_else(|| config.serve.fault())
-            .or_else(|| config.database.fault())
-            .or_else(|| config.mirror.fault())
-            .or_else(|| config.hooks.iter().find_map(user_hooks::HookConfig::fault))
+            .validation_error()
+            .or_else(|| config.memory.validation_error())
+            .or_else(|| config.serve.validation_error())
+            .or_else(|| config.database.validation_error())
+            .or_else(|| config.mirror.validation_error())
+            .or_else(|| config.hooks.iter().find_map(user_hooks::HookConfig::validation_error))
         {
-            return Err(failed(fault));
+            return Err(config_error(problem));
         }
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {
-            Some(name) => Err(failed(format!("unknown provider `{name}`; known: {}", known.join(", ")))),
+            Some(name) => {
+                Err(config_error(format!("unknown provider `{name}`; known: {}", known.join(", "))))
+            }
             None => Ok(config),
         }
     }

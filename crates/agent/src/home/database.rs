@@ -1,36 +1,36 @@
-//! Where the journal is, and how many connections it may have there. What is kept in it is the journal's matter, and nothing
-//! is opened here.
+//! The address of the journal's database, and the settings of its connection pool. This module opens no
+//! database.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use journal::{PoolSettings, Postgres};
+use journal::{PoolSettings, PostgresStore};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::{Home, PROCESSES};
+use super::{HomeFolder, PROCESS_LOCKS_FOLDER};
 use crate::{Error, HomeError, Result};
 
-/// What the address of a file begins with.
-const FILE: &str = "sqlite:";
+/// The URL scheme of a SQLite file.
+const SQLITE_SCHEME: &str = "sqlite:";
 
-/// The most connections that make sense.
+/// The upper limit of `database.max_connections`. A larger value is taken for a mistake.
 const CONNECTIONS_MAX: u32 = 1_000;
 
-/// Where a journal is kept.
+/// The address of a journal.
 #[derive(Clone)]
-pub enum Database {
-    /// In a file, in SQLite.
+pub enum DatabaseAddress {
+    /// A SQLite database in this file.
     File(PathBuf),
-    /// On a server, in PostgreSQL; the URL may hold a password.
+    /// A PostgreSQL database at this URL, which may contain a password.
     Server(SecretString),
 }
 
-impl Database {
-    /// Returns the URL of a server.
+impl DatabaseAddress {
+    /// Returns the URL of a server; `None` for a file.
     pub(crate) fn server_url(&self) -> Option<&str> {
         match self {
             Self::File(_) => None,
@@ -39,56 +39,57 @@ impl Database {
     }
 }
 
-impl FromStr for Database {
+impl FromStr for DatabaseAddress {
     type Err = Error;
 
-    /// Reads `sqlite:PATH` and `postgres://…`. Of a server's URL only the beginning is looked at.
+    /// Parses `sqlite:PATH` and `postgres://…`. A server's URL is only checked for its scheme.
     fn from_str(url: &str) -> Result<Self> {
-        let wrong = |reason: &str| Err(HomeError::DatabaseUrl(reason.to_owned()).into());
+        let url_error = |reason: &str| Err(HomeError::DatabaseUrl(reason.to_owned()).into());
         let url = url.trim();
-        if Postgres::is_url(url) {
+        if PostgresStore::is_url(url) {
             return Ok(Self::Server(url.into()));
         }
-        let Some(path) = url.strip_prefix(FILE) else {
-            return wrong("it begins neither with postgres:// nor with sqlite:");
+        let Some(path) = url.strip_prefix(SQLITE_SCHEME) else {
+            return url_error("it begins with neither postgres:// nor sqlite:");
         };
         match path.strip_prefix("//").unwrap_or(path) {
-            "" => wrong("it names no file"),
-            ":memory:" => wrong("what is kept in memory is gone with the program"),
-            path if path.contains('?') => wrong("the address of a file has no options"),
+            "" => url_error("it names no file"),
+            ":memory:" => url_error("a database in memory is lost when the program ends"),
+            path if path.contains('?') => url_error("the address of a file takes no options"),
             path => std::path::absolute(path)
                 .map(Self::File)
-                .or_else(|error| wrong(&format!("the file cannot be found: {error}"))),
+                .or_else(|error| url_error(&format!("the path cannot be resolved: {error}"))),
         }
     }
 }
 
-/// A server's address is not shown: nothing but what opens it can tell where in it the password is.
-impl fmt::Debug for Database {
+/// Hides a server's URL, because only the PostgreSQL client can tell which part of it is the password.
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => write!(f, "Database({FILE}{})", path.display()),
-            Self::Server(_) => f.write_str("Database(postgres://…)"),
+            Self::File(path) => write!(f, "DatabaseAddress({SQLITE_SCHEME}{})", path.display()),
+            Self::Server(_) => f.write_str("DatabaseAddress(postgres://…)"),
         }
     }
 }
 
-/// Where the journal is when nothing else says it, and how its connections to a server are kept.
+/// The default address of the journal, and the pool of connections to a server.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseConfig {
-    /// `postgres://…`, which may hold a password, or `sqlite:PATH`; unset, it is a file in the home folder.
+    /// `postgres://…`, which may contain a password, or `sqlite:PATH`. Unset, the journal is a file in the
+    /// home folder.
     #[schemars(with = "Option<String>")]
     pub url: Option<SecretString>,
-    /// Connections that are kept open though nobody uses them.
+    /// Connections that are kept open even if they are unused.
     pub min_connections: u32,
-    /// The most connections of this process.
+    /// The most open connections of this process.
     pub max_connections: u32,
     /// Seconds after which an unused connection is closed.
     pub idle_seconds: u64,
-    /// Seconds that a connection lives.
+    /// Seconds after which a connection is replaced.
     pub lifetime_seconds: u64,
-    /// Seconds to wait for a free connection, and for a server that is not there or answers nothing.
+    /// Seconds to wait for a free connection, and for a server that does not answer.
     pub wait_seconds: u64,
 }
 
@@ -106,8 +107,8 @@ impl Default for DatabaseConfig {
 }
 
 impl DatabaseConfig {
-    /// Returns what is wrong with the settings, in one line without the URL; `None` when nothing is.
-    pub(crate) fn fault(&self) -> Option<String> {
+    /// Returns the first wrong setting as one line of text without the URL; `None` if all are valid.
+    pub(crate) fn validation_error(&self) -> Option<String> {
         if self.max_connections == 0 || self.max_connections > CONNECTIONS_MAX {
             return Some(format!("`database.max_connections` must be 1 to {CONNECTIONS_MAX}"));
         }
@@ -122,50 +123,58 @@ impl DatabaseConfig {
         if let Some((name, _)) = seconds.into_iter().find(|(_, seconds)| *seconds == 0) {
             return Some(format!("`database.{name}` must be 1 or more"));
         }
-        self.named().err().map(|error| format!("`database.url`: failed to {error}"))
+        self.configured_address().err().map(|error| format!("`database.url`: failed to {error}"))
     }
 
-    /// Returns the database that the settings name.
+    /// Returns the configured address; `None` if `database.url` is unset or blank.
     ///
     /// # Errors
-    /// When its URL cannot be understood.
-    pub(crate) fn named(&self) -> Result<Option<Database>> {
+    /// [`HomeError::DatabaseUrl`] if the URL has an unknown scheme or names no usable file.
+    pub(crate) fn configured_address(&self) -> Result<Option<DatabaseAddress>> {
         let url = self.url.as_ref().map(|url| url.expose_secret().trim()).filter(|url| !url.is_empty());
-        url.map(Database::from_str).transpose()
+        url.map(DatabaseAddress::from_str).transpose()
     }
 
-    /// Returns how connections to a server are kept.
-    pub(crate) const fn pool(&self) -> PoolSettings {
+    /// Returns the settings of the connection pool.
+    pub(crate) const fn pool_settings(&self) -> PoolSettings {
         PoolSettings {
             min_idle: self.min_connections,
             max: self.max_connections,
-            idle: Duration::from_secs(self.idle_seconds),
-            lifetime: Duration::from_secs(self.lifetime_seconds),
-            patience: Duration::from_secs(self.wait_seconds),
+            idle_timeout: Duration::from_secs(self.idle_seconds),
+            max_lifetime: Duration::from_secs(self.lifetime_seconds),
+            wait_timeout: Duration::from_secs(self.wait_seconds),
         }
     }
 }
 
-/// Returns what was said first of where the journal is: by whoever opens it, by the settings, or else the file in the home
+/// Returns the address of the journal: the requested one, else the configured one, else the file in the home
 /// folder.
-pub(crate) fn choose(asked: Option<&Database>, config: &DatabaseConfig, file: &Path) -> Result<Database> {
-    Ok(match asked {
-        Some(asked) => asked.clone(),
-        None => config.named()?.unwrap_or_else(|| Database::File(file.to_owned())),
+///
+/// # Errors
+/// [`HomeError::DatabaseUrl`] if the configured URL is invalid.
+pub(crate) fn choose_address(
+    requested: Option<&DatabaseAddress>,
+    config: &DatabaseConfig,
+    file: &Path,
+) -> Result<DatabaseAddress> {
+    Ok(match requested {
+        Some(requested) => requested.clone(),
+        None => config.configured_address()?.unwrap_or_else(|| DatabaseAddress::File(file.to_owned())),
     })
 }
 
-/// Returns the folder of the locks by which processes tell that they live: beside the file the journal is in, where everybody
-/// finds it who has that open, from whatever home; or else in the home folder.
-pub(crate) fn processes(database: Option<&Database>, home: &Home) -> PathBuf {
+/// Returns the folder of the process locks. For a file it is beside the file, so that every process that
+/// opens the file finds it, whatever its home folder is (J8). For a server it is in the home folder.
+pub(crate) fn process_locks_path(database: Option<&DatabaseAddress>, home: &HomeFolder) -> PathBuf {
     let file = match database {
-        Some(Database::Server(_)) => return home.processes(),
-        Some(Database::File(path)) => path.clone(),
-        None => home.database(),
+        Some(DatabaseAddress::Server(_)) => return home.process_locks_path(),
+        Some(DatabaseAddress::File(path)) => path.clone(),
+        None => home.database_path(),
     };
-    // Whatever links lead to the file, its companions lie beside it, as SQLite's own do.
+    // Symbolic links are resolved, so that all paths to the file lead to the same folder. SQLite places its
+    // own companion files the same way.
     let file = file.canonicalize().unwrap_or(file);
-    file.parent().map_or_else(|| home.processes(), |folder| folder.join(PROCESSES))
+    file.parent().map_or_else(|| home.process_locks_path(), |folder| folder.join(PROCESS_LOCKS_FOLDER))
 }
 
 #[cfg(test)]
@@ -173,13 +182,13 @@ mod tests {
     use super::*;
 
     fn check(url: &str, expected: &str) {
-        let told = match Database::from_str(url) {
-            Ok(Database::File(path)) => format!("file {}", path.display()),
-            Ok(Database::Server(url)) => format!("server {}", url.expose_secret()),
+        let outcome = match DatabaseAddress::from_str(url) {
+            Ok(DatabaseAddress::File(path)) => format!("file {}", path.display()),
+            Ok(DatabaseAddress::Server(url)) => format!("server {}", url.expose_secret()),
             Err(error) => error.to_string(),
         };
-        assert!(told.contains(expected), "{url}: {told}");
-        assert!(!told.contains("hunter2") || told.starts_with("server"), "{told}");
+        assert!(outcome.contains(expected), "{url}: {outcome}");
+        assert!(!outcome.contains("hunter2") || outcome.starts_with("server"), "{outcome}");
     }
 
     #[test]
@@ -190,47 +199,50 @@ mod tests {
         check("sqlite:///var/lib/segue.db", "file /var/lib/segue.db");
         check(" sqlite:here.db ", "/here.db");
         check("sqlite:", "it names no file");
-        check("sqlite::memory:", "gone with the program");
-        check("sqlite:/x?mode=ro", "no options");
-        check("mysql://ann:hunter2@db.example/segue", "begins neither");
-        check("", "begins neither");
+        check("sqlite::memory:", "lost when the program ends");
+        check("sqlite:/x?mode=ro", "takes no options");
+        check("mysql://ann:hunter2@db.example/segue", "begins with neither");
+        check("", "begins with neither");
     }
 
     #[test]
-    fn j8_of_whatever_home_the_locks_lie_beside_the_file() {
+    fn j8_process_locks_are_beside_the_database_file_for_every_home() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let home = |name: &str| Home::locate(Some(root.join(name).as_os_str())).unwrap();
+        let home = |name: &str| HomeFolder::locate(Some(root.join(name).as_os_str())).unwrap();
         let file = root.join("srv").join("segue.db");
         std::fs::create_dir(root.join("srv")).unwrap();
         std::fs::write(&file, "").unwrap();
-        let (one, other) = (home("one"), home("other"));
-        let beside = root.join("srv").join("processes");
-        assert_eq!(processes(Some(&Database::File(file.clone())), &one), beside);
+        let (first_home, second_home) = (home("first_home"), home("second_home"));
+        let locks_folder = root.join("srv").join("processes");
+        assert_eq!(process_locks_path(Some(&DatabaseAddress::File(file.clone())), &first_home), locks_folder);
         #[cfg(unix)]
         {
             let link = root.join("linked.db");
             std::os::unix::fs::symlink(&file, &link).unwrap();
-            assert_eq!(processes(Some(&Database::File(link)), &other), beside);
+            assert_eq!(process_locks_path(Some(&DatabaseAddress::File(link)), &second_home), locks_folder);
         }
-        assert_eq!(processes(None, &other), other.processes());
-        assert_eq!(processes(Some(&Database::Server("postgres://h/d".into())), &one), one.processes());
+        assert_eq!(process_locks_path(None, &second_home), second_home.process_locks_path());
+        assert_eq!(
+            process_locks_path(Some(&DatabaseAddress::Server("postgres://h/d".into())), &first_home),
+            first_home.process_locks_path()
+        );
     }
 
     #[test]
-    fn k4_no_password_is_told_with_where_the_journal_is() {
-        let database = Database::from_str("postgres://ann:hunter2@db.example/segue").unwrap();
+    fn k4_debug_output_of_the_database_address_has_no_password() {
+        let database = DatabaseAddress::from_str("postgres://ann:hunter2@db.example/segue").unwrap();
         let config =
             DatabaseConfig { url: Some("postgres://ann:hunter2@h/d".into()), ..DatabaseConfig::default() };
         assert!(!format!("{database:?} {config:?}").contains("hunter2"));
     }
 
     #[test]
-    fn settings_that_cannot_be_are_told() {
+    fn invalid_database_settings_are_reported() {
         let check = |change: fn(&mut DatabaseConfig), expected: Option<&str>| {
             let mut config = DatabaseConfig::default();
             change(&mut config);
-            let fault = config.fault();
+            let fault = config.validation_error();
             match expected {
                 Some(expected) => assert!(fault.is_some_and(|fault| fault.contains(expected)), "{expected}"),
                 None => assert_eq!(fault, None),
@@ -246,16 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn whoever_opens_goes_before_the_settings_and_these_before_the_home() {
+    fn a_requested_address_precedes_the_configured_one_and_that_the_home_folder() {
         let home = Path::new("/srv/segue.db");
-        let chosen = |asked: Option<&Database>, url: Option<&str>| {
+        let chosen = |requested: Option<&DatabaseAddress>, url: Option<&str>| {
             let config = DatabaseConfig { url: url.map(SecretString::from), ..DatabaseConfig::default() };
-            format!("{:?}", choose(asked, &config, home).unwrap())
+            format!("{:?}", choose_address(requested, &config, home).unwrap())
         };
-        let asked = Database::from_str("sqlite:/asked.db").unwrap();
-        assert_eq!(chosen(Some(&asked), Some("sqlite:/set.db")), "Database(sqlite:/asked.db)");
-        assert_eq!(chosen(None, Some("sqlite:/set.db")), "Database(sqlite:/set.db)");
-        assert_eq!(chosen(None, Some("")), "Database(sqlite:/srv/segue.db)");
-        assert_eq!(chosen(None, None), "Database(sqlite:/srv/segue.db)");
+        let requested = DatabaseAddress::from_str("sqlite:/requested.db").unwrap();
+        assert_eq!(chosen(Some(&requested), Some("sqlite:/set.db")), "DatabaseAddress(sqlite:/requested.db)");
+        assert_eq!(chosen(None, Some("sqlite:/set.db")), "DatabaseAddress(sqlite:/set.db)");
+        assert_eq!(chosen(None, Some("")), "DatabaseAddress(sqlite:/srv/segue.db)");
+        assert_eq!(chosen(None, None), "DatabaseAddress(sqlite:/srv/segue.db)");
     }
 }

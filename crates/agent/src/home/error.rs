@@ -2,59 +2,62 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Class;
-use crate::error::Advice;
+use crate::ErrorClass;
+use crate::error::ErrorAdvice;
 
-/// Why the home folder, the configuration or the database could not be opened.
+/// The reason why the home folder, the configuration or the database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    /// The home folder cannot be used.
+    /// The home folder cannot be created, read or written.
     #[error("use the home folder {}: {reason}", path.display())]
     Unusable {
-        /// The folder.
+        /// The path of the folder or of a file in it.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// A setting cannot be read.
+    /// The configuration file cannot be read, or a setting is invalid.
     #[error("read {}: {reason}", path.display())]
     Config {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong, with the line.
+        /// The cause, with the line number where it is known.
         reason: String,
     },
-    /// The address of a database cannot be understood; it may hold a password, and is not repeated.
+    /// The URL of the database is invalid. The error does not repeat it, because it may contain a password.
     #[error("read the database's URL: {0}")]
     DatabaseUrl(String),
-    /// The journal is a file that processes of several machines may have open, which cannot see each other's locks.
+    /// The journal is a file that processes of several machines may have open. Their locks cannot be seen
+    /// across machines.
     #[error("share {} with other machines: {reason}", path.display())]
-    Shared {
-        /// The file.
+    SharedBetweenMachines {
+        /// The path of the database file.
         path: PathBuf,
-        /// How that is known.
+        /// The observation from which this follows.
         reason: String,
     },
 }
 
 impl HomeError {
+    /// Builds [`HomeError::Unusable`] for a path.
     pub(crate) fn unusable(path: &Path, reason: impl ToString) -> Self {
         Self::Unusable { path: path.to_owned(), reason: reason.to_string() }
     }
 
-    pub(crate) fn advice(&self) -> Advice {
+    /// Returns the class of the failure and a hint for the person.
+    pub(crate) fn advice(&self) -> ErrorAdvice {
         match self {
-            Self::Unusable { .. } => Class::Store.with("set SEGUE_HOME to a folder you can write to"),
+            Self::Unusable { .. } => ErrorClass::Store.with_hint("set SEGUE_HOME to a folder you can write to"),
             Self::Config { .. } => {
-                Class::Config.with("mend the file, or move it away to go on with the defaults")
+                ErrorClass::Config.with_hint("fix the file, or move it away to use the defaults")
             }
-            Self::DatabaseUrl(_) => Class::Config.with(
+            Self::DatabaseUrl(_) => ErrorClass::Config.with_hint(
                 "write postgres://USER:PASSWORD@HOST:PORT/DATABASE or sqlite:PATH into SEGUE_DATABASE_URL, `--database-url` \
                  or `[database] url`",
             ),
-            Self::Shared { .. } => Class::Config.with(
-                "servers on several machines share a PostgreSQL database, which `--database-url` or SEGUE_DATABASE_URL names; \
-                 with SQLite one machine serves, from a folder on a disk of its own",
+            Self::SharedBetweenMachines { .. } => ErrorClass::Config.with_hint(
+                "servers on several machines need a PostgreSQL database; name it with `--database-url` or SEGUE_DATABASE_URL. \
+                 With SQLite, one machine serves, from a folder on a local disk",
             ),
         }
     }
@@ -65,24 +68,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_the_home_say_what_failed_and_what_can_be_done() {
-        let check = |error: HomeError, text: &str, class: Class, hint: &str| {
+    fn home_errors_name_the_failure_and_a_remedy() {
+        let check = |error: HomeError, text: &str, class: ErrorClass, hint: &str| {
             assert_eq!(error.to_string(), text);
-            let (found, advice) = error.advice();
+            let (actual_class, advice) = error.advice();
             assert_eq!(
-                (found, advice.as_deref().unwrap_or_default().contains(hint)),
+                (actual_class, advice.as_deref().unwrap_or_default().contains(hint)),
                 (class, true),
                 "{error}"
             );
         };
         let (path, reason) = (|| PathBuf::from("p"), || "why".to_owned());
         let home = HomeError::Unusable { path: path(), reason: reason() };
-        check(home, "use the home folder p: why", Class::Store, "SEGUE_HOME");
+        check(home, "use the home folder p: why", ErrorClass::Store, "SEGUE_HOME");
         let config = HomeError::Config { path: path(), reason: reason() };
-        check(config, "read p: why", Class::Config, "mend the file");
+        check(config, "read p: why", ErrorClass::Config, "fix the file");
         let url = HomeError::DatabaseUrl(reason());
-        check(url, "read the database's URL: why", Class::Config, "sqlite:PATH");
-        let shared = HomeError::Shared { path: path(), reason: reason() };
-        check(shared, "share p with other machines: why", Class::Config, "PostgreSQL");
+        check(url, "read the database's URL: why", ErrorClass::Config, "sqlite:PATH");
+        let shared = HomeError::SharedBetweenMachines { path: path(), reason: reason() };
+        check(shared, "share p with other machines: why", ErrorClass::Config, "PostgreSQL");
     }
 }

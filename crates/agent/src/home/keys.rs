@@ -1,130 +1,142 @@
-//! The keys of the users of a server: made, listed, revoked, and who has which. A key is shown once, when it is made; what
-//! is kept is its hash.
+//! API keys of a server's users: creating, listing, revoking and authenticating them. A key is shown once,
+//! when it is created; only its hash is stored.
 
 use jiff::Timestamp;
 use journal::{Transaction, Write};
-use protocol::{ApiKey, Scope, UserId};
+use protocol::{ApiKey, OwnerScope, UserId};
 
 use crate::agent::services::AdminService;
 use crate::{AdminError, Error, Result};
 
-/// What every key begins with, so that one that leaked is known for what it is.
-const PREFIX: &str = "segue_";
+/// The prefix of every key, by which people and secret scanners recognise a leaked one.
+const KEY_PREFIX: &str = "segue_";
 
-/// Bytes of the public part.
+/// Bytes of the public part, which identifies the key.
 const ID_BYTES: usize = 8;
 
-/// Bytes of the secret part.
+/// Bytes of the secret part. Its 256 bits make an unsalted hash sufficient.
 const SECRET_BYTES: usize = 32;
 
 /// The most bytes of a key's label.
 pub(crate) const LABEL_BYTES_MAX: usize = 200;
 
 impl AdminService<'_> {
-    /// Makes a key for a user, who need not be known before; the second part is the key itself, which nothing keeps.
+    /// Creates a key for a user, who need not exist before. Returns the stored key and the key text, which is
+    /// stored nowhere.
+    ///
+    /// Control characters are removed from the label.
     ///
     /// # Errors
-    /// [`AdminError::KeysDenied`] for anybody but the person at the machine. When the label is too long, the system has no
-    /// randomness, or the journal fails.
+    /// [`AdminError::KeysDenied`] for every caller but the person at the machine.
+    /// [`AdminError::LabelTooLong`] over `LABEL_BYTES_MAX` bytes, [`AdminError::NoRandomness`] if the
+    /// system's generator fails, and journal errors.
     pub async fn create_key(self, user: &UserId, label: Option<String>) -> Result<(ApiKey, String)> {
-        self.check_manages_keys()?;
+        self.check_may_manage_keys()?;
         let label: Option<String> =
             label.map(|label| label.chars().filter(|char| !char.is_control()).collect());
         if label.as_ref().is_some_and(|label| label.len() > LABEL_BYTES_MAX) {
             return Err(AdminError::LabelTooLong.into());
         }
-        let key_id = format!("{PREFIX}{}", protocol::hex(&random::<ID_BYTES>()?));
-        let shown = format!("{key_id}_{}", protocol::hex(&random::<SECRET_BYTES>()?));
+        let key_id = format!("{KEY_PREFIX}{}", protocol::hex(&random_bytes::<ID_BYTES>()?));
+        let key_text = format!("{key_id}_{}", protocol::hex(&random_bytes::<SECRET_BYTES>()?));
         let key = ApiKey {
             key_id,
             user_id: user.clone(),
             label,
-            sha256: digest(&shown),
+            sha256: key_digest(&key_text),
             created_at: Timestamp::now(),
             revoked_at: None,
         };
-        let writes = vec![Write::PutKey(key.clone())];
+        let writes = vec![Write::PutApiKey(key.clone())];
         self.agent.journal.commit(Transaction { fence: None, writes }).await?;
-        Ok((key, shown))
+        Ok((key, key_text))
     }
 
-    /// Returns all keys, oldest first, those that were revoked too.
+    /// Returns all keys, oldest first, including revoked ones.
     ///
     /// # Errors
-    /// [`AdminError::KeysDenied`] for anybody but the person at the machine; when the journal fails.
+    /// [`AdminError::KeysDenied`] for every caller but the person at the machine; journal errors.
     pub async fn keys(self) -> Result<Vec<ApiKey>> {
-        self.check_manages_keys()?;
-        Ok(self.agent.journal.keys().await?)
+        self.check_may_manage_keys()?;
+        Ok(self.agent.journal.api_keys().await?)
     }
 
-    /// Revokes the key with that public part; one that was revoked before stays as it is.
+    /// Revokes the key with that public part. A key that is already revoked keeps its time of revocation.
     ///
     /// # Errors
-    /// [`AdminError::UnknownKey`] when there is none; [`AdminError::KeysDenied`] for anybody but the person at the machine; when the
-    /// journal fails.
+    /// [`AdminError::UnknownKey`] if no key has that public part, [`AdminError::KeysDenied`] for every caller
+    /// but the person at the machine; journal errors.
     pub async fn revoke_key(self, key_id: &str) -> Result<()> {
-        self.check_manages_keys()?;
-        let writes = vec![Write::RevokeKey { key_id: key_id.to_owned(), at: Timestamp::now() }];
+        self.check_may_manage_keys()?;
+        let writes = vec![Write::RevokeApiKey { key_id: key_id.to_owned(), at: Timestamp::now() }];
         match self.agent.journal.commit(Transaction { fence: None, writes }).await {
             Err(journal::Error::NotFound { .. }) => Err(AdminError::UnknownKey(key_id.to_owned()).into()),
             committed => committed.map(drop).map_err(Error::from),
         }
     }
 
-    /// Returns the key that is shown; `None` for what is no key, or one that was revoked.
+    /// Returns the stored key that the presented key text belongs to. `None` for text that is not a key, and
+    /// for an unknown or revoked key.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn key_of(self, shown: &str) -> Result<Option<ApiKey>> {
-        let Some(key_id) = public_part(shown) else { return Ok(None) };
-        let found = self.valid_key(key_id).await?;
-        Ok(found.filter(|key| is_same(&key.sha256, &digest(shown))))
+    /// Fails only if the journal does.
+    pub async fn authenticate_key(self, key_text: &str) -> Result<Option<ApiKey>> {
+        let Some(key_id) = parse_key_id(key_text) else { return Ok(None) };
+        let key = self.unrevoked_key(key_id).await?;
+        Ok(key.filter(|key| is_equal_in_constant_time(&key.sha256, &key_digest(key_text))))
     }
 
-    /// Returns whether the key with that public part still lets its user in.
+    /// Returns whether the key with that public part is still valid, which means that it exists and is not
+    /// revoked.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn is_key_valid(self, key_id: &str) -> Result<bool> {
-        Ok(self.valid_key(key_id).await?.is_some())
+        Ok(self.unrevoked_key(key_id).await?.is_some())
     }
 
-    async fn valid_key(self, key_id: &str) -> Result<Option<ApiKey>> {
-        Ok(self.agent.journal.key(key_id).await?.filter(|key| key.revoked_at.is_none()))
+    /// Returns the stored key with that public part, unless it is revoked.
+    async fn unrevoked_key(self, key_id: &str) -> Result<Option<ApiKey>> {
+        Ok(self.agent.journal.api_key(key_id).await?.filter(|key| key.revoked_at.is_none()))
     }
 
-    fn check_manages_keys(self) -> Result<()> {
+    /// Checks that the caller is the person at the machine, who alone manages keys.
+    fn check_may_manage_keys(self) -> Result<()> {
         match self.agent.scope {
-            Scope::Owner(None) | Scope::Everyone => Ok(()),
-            Scope::Owner(Some(_)) => Err(AdminError::KeysDenied.into()),
+            OwnerScope::Owner(None) | OwnerScope::Everyone => Ok(()),
+            OwnerScope::Owner(Some(_)) => Err(AdminError::KeysDenied.into()),
         }
     }
 }
 
-/// Returns the public part of what looks like a key.
-fn public_part(shown: &str) -> Option<&str> {
-    let (key_id, secret) = shown.rsplit_once('_')?;
+/// Returns the public part of a text that has the form of a key, `segue_<id>_<secret>`; `None` for any other
+/// text.
+fn parse_key_id(key_text: &str) -> Option<&str> {
+    let (key_id, secret) = key_text.rsplit_once('_')?;
     let is_hex = |text: &str, bytes: usize| {
         text.len() == 2 * bytes
             && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     };
-    let is_key = is_hex(key_id.strip_prefix(PREFIX)?, ID_BYTES) && is_hex(secret, SECRET_BYTES);
+    let is_key = is_hex(key_id.strip_prefix(KEY_PREFIX)?, ID_BYTES) && is_hex(secret, SECRET_BYTES);
     is_key.then_some(key_id)
 }
 
-fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+/// Returns random bytes of the operating system.
+fn random_bytes<const BYTES: usize>() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| AdminError::NoRandomness(error.to_string()))?;
     Ok(bytes)
 }
 
-fn digest(shown: &str) -> String {
-    protocol::sha256_hex(shown)
+/// Returns the hash under which a key is stored.
+fn key_digest(key_text: &str) -> String {
+    protocol::sha256_hex(key_text)
 }
 
-/// Compares without telling by its time where the two differ.
-fn is_same(one: &str, other: &str) -> bool {
-    one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+/// Compares two strings in a time that does not depend on the position of the first difference, so that the
+/// time reveals nothing about the stored hash.
+fn is_equal_in_constant_time(left: &str, right: &str) -> bool {
+    left.len() == right.len() && left.bytes().zip(right.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 #[cfg(test)]
@@ -132,10 +144,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn k2_only_what_looks_like_a_key_is_looked_up() {
+    fn k2_only_text_in_the_form_of_a_key_is_looked_up() {
         let (id, secret) = ("0123456789abcdef", "ab".repeat(SECRET_BYTES));
-        assert_eq!(public_part(&format!("segue_{id}_{secret}")), Some("segue_0123456789abcdef"));
-        for other in [
+        assert_eq!(parse_key_id(&format!("segue_{id}_{secret}")), Some("segue_0123456789abcdef"));
+        for not_a_key in [
             "",
             "_",
             "segue_",
@@ -145,8 +157,12 @@ mod tests {
             &format!("segue_{id}_{secret}00"),
             &format!("segue_{}_{secret}", "z".repeat(16)),
         ] {
-            assert_eq!(public_part(other), None, "{other}");
+            assert_eq!(parse_key_id(not_a_key), None, "{not_a_key}");
         }
-        assert!(is_same("ab", "ab") && !is_same("ab", "ac") && !is_same("ab", "abc"));
+        assert!(
+            is_equal_in_constant_time("ab", "ab")
+                && !is_equal_in_constant_time("ab", "ac")
+                && !is_equal_in_constant_time("ab", "abc")
+        );
     }
 }

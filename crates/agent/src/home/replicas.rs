@@ -1,9 +1,9 @@
-//! Several processes on one journal: saying that this one lives, taking what those that are gone have left, and whether it is
-//! safe to be one of them. What is done with a run that was taken is not decided here.
+//! Several processes on one journal: heartbeats, claiming the runs of exited processes, and the check that
+//! sharing the journal is safe. The scheduler decides how a claimed run continues.
 
 use std::time::Duration;
 
-use journal::{Claim, Reach, Replica, Transaction, Unclaimed, Write};
+use journal::{Replica, RunClaim, StoreScope, Transaction, UnclaimedRunsQuery, Write};
 use protocol::{Run, RunId, RunStatus};
 
 use crate::agent::services::RunService;
@@ -11,96 +11,103 @@ use crate::home::machine;
 use crate::{HomeError, Result};
 
 impl RunService<'_> {
-    /// Says to other processes that this one lives and looks after runs, now and for as long as the agent lives.
+    /// Starts the heartbeat, which shows other processes that this one drives runs. It continues until
+    /// [`Self::stop_heartbeat`] is called or the agent is dropped.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn announce(self) -> Result<()> {
-        self.agent.leases.announce().await
+    /// Fails if the first heartbeat cannot be stored.
+    pub async fn start_heartbeat(self) -> Result<()> {
+        self.agent.leases.start_heartbeat().await
     }
 
-    /// Gives up the runs that wait for this process, so that any other begins them.
+    /// Releases the queued runs of this process, so that any other process can claim and start them.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn release_queued(self) -> Result<()> {
-        self.agent.leases.release().await
+    /// Fails only if the journal does.
+    pub async fn release_queued_runs(self) -> Result<()> {
+        self.agent.leases.release_queued_runs().await
     }
 
-    /// Says that this process looks after no runs any more.
+    /// Stops the heartbeat and records that this process no longer drives runs.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn farewell(self) -> Result<()> {
-        self.agent.leases.farewell().await
+    /// Fails only if the journal does.
+    pub async fn stop_heartbeat(self) -> Result<()> {
+        self.agent.leases.stop_heartbeat().await
     }
 
-    /// Returns how often this process says that it lives: others find out that it does not within a few times that.
-    pub fn heartbeat(self) -> Duration {
-        self.agent.config.serve.lease() / 3
+    /// Returns the interval of the heartbeat, a third of a lease. Other processes notice a missing heartbeat
+    /// after at most a few intervals.
+    pub fn heartbeat_interval(self) -> Duration {
+        self.agent.config.serve.lease_duration() / 3
     }
 
-    /// Returns runs that nobody works on or is going to begin, at most so many that worked and so many that waited.
+    /// Returns runs that no live process drives or will start: at most `limit` active ones and at most
+    /// `limit` queued ones.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn unclaimed(self, limit: usize) -> Result<Vec<Run>> {
-        let query =
-            Unclaimed { now: self.agent.leases.lease().await?.now(), gone: self.agent.leases.left(), limit };
-        Ok(self.agent.journal.unclaimed(query).await?)
+    /// Fails only if the journal does.
+    pub async fn unclaimed_runs(self, limit: usize) -> Result<Vec<Run>> {
+        let query = UnclaimedRunsQuery {
+            now: self.agent.leases.lease().await?.now(),
+            dead_owners: self.agent.leases.exited_processes(),
+            limit,
+        };
+        Ok(self.agent.journal.unclaimed_runs(query).await?)
     }
 
-    /// Takes those of the runs that nobody works on still, and returns them as they were: of several processes that want one,
-    /// one gets it.
+    /// Claims those of the given runs that no live process owns, and returns them as they were before. If
+    /// several processes claim the same run, exactly one gets it.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn claim(self, run_ids: Vec<RunId>) -> Result<Vec<Run>> {
+    /// Fails only if the journal does.
+    pub async fn claim_runs(self, run_ids: Vec<RunId>) -> Result<Vec<Run>> {
         if run_ids.is_empty() {
             return Ok(Vec::new());
         }
-        let (lease, gone) = (self.agent.leases.lease().await?, self.agent.leases.left());
-        let (owner, now, lease_until) = (lease.owner().to_owned(), lease.now(), lease.until());
-        let claim = Write::ClaimRuns(Claim { run_ids, owner, now, lease_until, gone });
+        let (lease, dead_owners) = (self.agent.leases.lease().await?, self.agent.leases.exited_processes());
+        let (owner, now, lease_until) = (lease.owner().to_owned(), lease.now(), lease.lease_end());
+        let claim = Write::ClaimRuns(RunClaim { run_ids, owner, now, lease_until, dead_owners });
         let committed = self.agent.journal.commit(Transaction { fence: None, writes: vec![claim] }).await?;
-        Ok(committed.claimed)
+        Ok(committed.claimed_runs)
     }
 
-    /// Returns whether nobody works on the run any more: its process is certainly gone, or its lease has ended. Of a run
-    /// that waits, whether the process is certainly gone that is to begin it.
-    pub fn is_cut_off(self, run: &Run) -> bool {
+    /// Returns whether no process drives the run any more: its owner has exited, or its lease has expired. A
+    /// queued run has no lease; it is orphaned if the process that queued it has exited.
+    pub fn is_orphaned(self, run: &Run) -> bool {
         let has_lease = run.status == RunStatus::Pending
             || run.lease_until.is_some_and(|end| end >= self.agent.leases.now());
-        !has_lease || self.agent.leases.is_cut_off(run)
+        !has_lease || self.agent.leases.has_owner_exited(run)
     }
 
-    /// Returns whether this process works on the run, or is to begin it.
-    pub fn is_ours(self, run: &Run) -> bool {
-        run.lease_owner.as_deref().is_some_and(|owner| self.agent.leases.is_own(owner))
+    /// Returns whether this process drives the run or has it queued.
+    pub fn is_own_run(self, run: &Run) -> bool {
+        run.lease_owner.as_deref().is_some_and(|owner| self.agent.leases.is_this_process(owner))
     }
 
-    /// Returns whether no other process looks after runs of this journal.
+    /// Returns whether no other process drives runs of this journal.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn is_alone(self) -> Result<bool> {
-        self.agent.leases.is_alone().await
+    /// Fails only if the journal does.
+    pub async fn is_only_process(self) -> Result<bool> {
+        self.agent.leases.is_only_process().await
     }
 
-    /// Checks that no process of another machine has the journal open, where it is a file.
+    /// Checks that no process of another machine has the journal open. A journal on a server passes, because
+    /// it may be shared.
     ///
     /// # Errors
-    /// [`HomeError::Shared`] when one does.
-    pub(crate) async fn check_sharing(self) -> Result<()> {
-        if self.agent.journal.reach() == Reach::Network {
+    /// [`HomeError::SharedBetweenMachines`] if a server on another machine sends heartbeats.
+    pub(crate) async fn check_not_shared(self) -> Result<()> {
+        if self.agent.journal.store_scope() == StoreScope::AnyHost {
             return Ok(());
         }
         let path = self.agent.database_file();
-        let (here, now) = (machine::id(), self.agent.leases.now());
-        let is_foreign = |replica: &Replica| replica.alive_until >= now && replica.machine != here;
+        let (this_machine, now) = (machine::machine_id(), self.agent.leases.now());
+        let is_foreign = |replica: &Replica| replica.alive_until >= now && replica.machine != this_machine;
         if self.agent.journal.replicas().await?.iter().any(is_foreign) {
             let reason = "a server on another machine has it open".to_owned();
-            return Err(HomeError::Shared { path, reason }.into());
+            return Err(HomeError::SharedBetweenMachines { path, reason }.into());
         }
         Ok(())
     }

@@ -1,47 +1,48 @@
-//! Errors of memory: agent.md, recall, summaries of old turns, stored items.
+//! Errors of memory: `agent.md`, recall, summaries of old messages, stored items.
 
 use memory::{ItemError, RecallError, SummarizationError};
 
-use crate::Class;
-use crate::error::{Advice, store};
+use crate::ErrorClass;
+use crate::error::{ErrorAdvice, store};
 
-/// Why a call about memory failed.
+/// The reason why a memory call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// agent.md could not be read or written.
+    /// `agent.md` could not be read or written.
     #[error(transparent)]
-    AgentMd(memory::Error),
-    /// Nothing could be recalled.
+    AgentFile(memory::Error),
+    /// A recall failed.
     #[error(transparent)]
     Recall(RecallError),
-    /// Turns could not become a summary, or be read again.
+    /// Old messages could not be summarized or read.
     #[error(transparent)]
-    Tiers(SummarizationError),
-    /// Something could not be kept under a name, or found there.
+    Summarization(SummarizationError),
+    /// An item could not be stored or found.
     #[error(transparent)]
     Item(ItemError),
 }
 
 impl MemoryError {
-    pub(crate) fn advice(&self) -> Advice {
+    /// Returns the class of the failure and a hint for the person.
+    pub(crate) fn advice(&self) -> ErrorAdvice {
         match self {
-            Self::AgentMd(error) => Class::Store.with(error.hint()),
+            Self::AgentFile(error) => ErrorClass::Store.with_hint(error.hint()),
             Self::Recall(RecallError::Journal(error))
             | Self::Item(ItemError::Journal(error))
-            | Self::Tiers(SummarizationError::Journal(error)) => store::advice(error),
-            Self::Recall(error) => Class::User.with(error.hint()),
-            Self::Item(error) => Class::User.with(error.hint()),
-            Self::Tiers(error) => match error {
-                SummarizationError::NoSummary { .. } | SummarizationError::Model(_) => Class::Model,
-                SummarizationError::TooManyTurns { .. } => Class::User,
+            | Self::Summarization(SummarizationError::Journal(error)) => store::advice(error),
+            Self::Recall(error) => ErrorClass::User.with_hint(error.hint()),
+            Self::Item(error) => ErrorClass::User.with_hint(error.hint()),
+            Self::Summarization(error) => match error {
+                SummarizationError::NoSummary { .. } | SummarizationError::Model(_) => ErrorClass::Model,
+                SummarizationError::TooManyTurns { .. } => ErrorClass::User,
                 SummarizationError::Busy { .. }
-                | SummarizationError::Waiting { .. }
+                | SummarizationError::AwaitingDecision { .. }
                 | SummarizationError::Contended { .. }
-                | SummarizationError::Stopped => Class::Conflict,
-                SummarizationError::Journal(_) => Class::Store,
-                SummarizationError::Prompt(_) | SummarizationError::Json(_) => Class::Internal,
+                | SummarizationError::Stopped => ErrorClass::Conflict,
+                SummarizationError::Journal(_) => ErrorClass::Store,
+                SummarizationError::Prompt(_) | SummarizationError::Json(_) => ErrorClass::Internal,
             }
-            .with(error.hint()),
+            .with_hint(error.hint()),
         }
     }
 }
@@ -51,14 +52,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_memory_have_the_class_of_what_can_be_done() {
-        let check = |error: MemoryError, class: Class| assert_eq!(error.advice().0, class, "{error}");
-        check(MemoryError::AgentMd(memory::Error::Blank), Class::Store);
-        check(MemoryError::Recall(RecallError::NoWords), Class::User);
-        check(MemoryError::Item(ItemError::SecretName), Class::User);
-        check(MemoryError::Tiers(SummarizationError::Stopped), Class::Conflict);
-        check(MemoryError::Tiers(SummarizationError::Contended { attempts: 3 }), Class::Conflict);
+    fn memory_errors_have_a_class_that_matches_the_remedy() {
+        let check = |error: MemoryError, class: ErrorClass| assert_eq!(error.advice().0, class, "{error}");
+        check(MemoryError::AgentFile(memory::Error::BlankNote), ErrorClass::Store);
+        check(MemoryError::Recall(RecallError::NoWords), ErrorClass::User);
+        check(MemoryError::Item(ItemError::SecretName), ErrorClass::User);
+        check(MemoryError::Summarization(SummarizationError::Stopped), ErrorClass::Conflict);
+        check(
+            MemoryError::Summarization(SummarizationError::Contended { attempts: 3 }),
+            ErrorClass::Conflict,
+        );
         let busy = journal::Error::Locked { path: "p".into() };
-        check(MemoryError::Item(ItemError::Journal(busy)), Class::Store);
+        check(MemoryError::Item(ItemError::Journal(busy)), ErrorClass::Store);
     }
 }

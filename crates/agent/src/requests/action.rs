@@ -1,76 +1,76 @@
-//! What a run is to do: the typed value with which every front end begins a run. How a wire protocol spells it is not known
-//! here.
+//! The typed input of a run, which every front end builds. It is independent of any wire protocol.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use protocol::{Decisions, HumanMessage, InterruptId, Message, RunFailure, RunRequest, ThreadId};
 
-use super::messages::{Change, InputMessage};
+use super::messages::{InputMessage, MessageChange};
 
-/// Reads a request as a client sent it, for a run on that thread which begins at that moment; what cannot be read is how
-/// the run fails.
+/// A function that parses a stored client request for a run of that thread that starts at that time. A
+/// failure becomes the failure of the run.
 pub type RequestReader = fn(&RunRequest, ThreadId, Timestamp) -> Result<RunInput, RunFailure>;
 
-/// What goes into a thread with a run, and what the run does.
+/// The input of a run: its action, and messages to put into the thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunInput {
-    /// What the run does.
+    /// The action of the run.
     pub action: RunAction,
-    /// The messages that are put in first, or that change others.
+    /// Messages that are added first, or that replace or remove others.
     pub messages: Vec<InputMessage>,
 }
 
-/// What a run does.
+/// The action of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunAction {
-    /// A turn begins.
+    /// Starts a turn.
     BeginTurn,
-    /// The thread goes on where it stands.
+    /// Continues at the thread's next node.
     Continue,
-    /// Questions that wait are answered.
-    Answer(Answers),
-    /// The run begins at this node.
-    GoTo(String),
-    /// What waits is dropped.
-    DropPending,
-    /// The thread moves to the folder of the run, and calls that wait for a decision are asked about again there. A
-    /// question that is named has to wait still.
+    /// Answers pending questions.
+    Answer(InterruptAnswers),
+    /// Starts the run at this node.
+    GoToNode(String),
+    /// Drops pending questions and steps.
+    DiscardPending,
+    /// Moves the thread to the folder of the run, where pending calls are proposed again. A named interrupt
+    /// must still be pending.
     Rehome(Option<InterruptId>),
 }
 
-/// The answers to questions that wait.
+/// The answers to pending questions.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answers {
-    /// One, to the only question.
-    Only(Answer),
-    /// Each to the question it names.
-    Named(BTreeMap<InterruptId, Answer>),
+pub enum InterruptAnswers {
+    /// One answer to the only pending question.
+    Only(ParsedAnswer),
+    /// Answers by interrupt.
+    Named(BTreeMap<InterruptId, ParsedAnswer>),
 }
 
-/// An answer, or why it cannot be read: a client is told that once its question is found.
-pub type Answer = Result<Decisions, UnreadableAnswer>;
+/// A parsed answer, or the reason why it cannot be parsed. The reason is reported only after the question was
+/// found.
+pub type ParsedAnswer = Result<Decisions, UnreadableAnswer>;
 
-/// Why an answer cannot be read.
+/// The reason why an answer cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadableAnswer(pub String);
 
 impl RunInput {
-    /// Returns the input that begins a turn with a person's message.
-    pub fn message(message: HumanMessage) -> Self {
-        let change = Change::Put(Message::Human(message));
+    /// Returns the input that starts a turn with a person's message.
+    pub fn from_message(message: HumanMessage) -> Self {
+        let change = MessageChange::Put(Message::Human(message));
         let messages = vec![InputMessage { id: None, change, artifacts: Vec::new() }];
         Self { action: RunAction::BeginTurn, messages }
     }
 
-    /// Returns the input that answers one question.
-    pub fn answer(interrupt_id: InterruptId, decisions: Decisions) -> Self {
+    /// Returns the input that answers one interrupt.
+    pub fn from_answer(interrupt_id: InterruptId, decisions: Decisions) -> Self {
         let answers = BTreeMap::from([(interrupt_id, Ok(decisions))]);
-        Self { action: RunAction::Answer(Answers::Named(answers)), messages: Vec::new() }
+        Self { action: RunAction::Answer(InterruptAnswers::Named(answers)), messages: Vec::new() }
     }
 
     /// Returns the input that moves the thread to the folder of the run.
-    pub const fn rehome(interrupt_id: Option<InterruptId>) -> Self {
+    pub const fn for_rehome(interrupt_id: Option<InterruptId>) -> Self {
         Self { action: RunAction::Rehome(interrupt_id), messages: Vec::new() }
     }
 }

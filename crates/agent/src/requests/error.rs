@@ -1,71 +1,73 @@
-//! Errors of runs: finding, admitting, driving, undoing and rating them.
+//! Errors of runs: finding, admitting, driving, rolling back and rating them.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
 
 use protocol::{RunFailure, RunFeedback, RunId, ThreadId};
 
-use crate::Class;
-use crate::error::{Advice, more_of, store};
+use crate::ErrorClass;
+use crate::error::{ErrorAdvice, ambiguous_id_hint, store};
 
-/// Why a call about a run failed. A run that fails is no error: its end says so.
+/// The reason why a call about a run failed. A run that fails is not an error of a call: its end contains the
+/// failure.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No run's id begins with that.
+    /// No run's id begins with the given text.
     #[error("find a run `{0}`")]
     Unknown(String),
-    /// No id of a run, a thread or a handoff, whose trace could be shown, begins with that.
+    /// No id of a run, thread or handoff begins with the given text, so there is no trace to show.
     #[error("find a run, a thread or a handoff `{0}`")]
     UnknownTrace(String),
-    /// Several ids begin with that.
+    /// Several ids begin with the given prefix.
     #[error("choose among {} ids that begin with `{prefix}`", matches.len())]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         prefix: String,
-        /// The ids; where they are not all of runs, each with what it is of.
+        /// The matching ids. If they belong to different kinds, each is preceded by its kind.
         matches: Vec<String>,
     },
-    /// No model is configured, and the call needs one.
+    /// The call needs a model and none is configured.
     #[error("answer in thread {0}: no model is configured")]
     NoModel(ThreadId),
-    /// Calls are made in the folder in which they were proposed, and that does not exist here.
-    #[error("go on with thread {thread_id}: its folder {} does not exist here", workspace.display())]
+    /// Calls are made in the folder in which they were proposed, and that folder does not exist here.
+    #[error("continue thread {thread_id}: its folder {} does not exist here", workspace.display())]
     WorkspaceGone {
         /// The thread.
         thread_id: ThreadId,
-        /// The folder.
+        /// The missing folder.
         workspace: PathBuf,
     },
-    /// The path of the folder cannot be stored as text, so its calls could not be made in it later.
-    #[error("begin a run in {}: the path is not UTF-8", .0.display())]
+    /// The path of the folder is not UTF-8. It could not be stored with the run, so that later calls could
+    /// not be made in it.
+    #[error("start a run in {}: the path is not UTF-8", .0.display())]
     WorkspaceNotUtf8(PathBuf),
-    /// The thread stays in its folder.
-    #[error("move thread {thread_id} to another folder: {why}")]
-    NotMoved {
+    /// The thread was not moved to another folder.
+    #[error("move thread {thread_id} to another folder: {reason}")]
+    NotRehomed {
         /// The thread.
         thread_id: ThreadId,
-        /// Why.
-        why: String,
+        /// The reason.
+        reason: String,
     },
-    /// A run cannot begin as it was asked for.
-    #[error("begin a run: {}", .0.message)]
+    /// The admission of a run was refused.
+    #[error("start a run: {}", .0.message)]
     Refused(RunFailure),
-    /// The run is not waiting and has not ended: it cannot be taken back or forgotten.
-    #[error("take run {0} back: it is running")]
+    /// The run is running. Only queued and ended runs can be rolled back or deleted.
+    #[error("roll back run {0}: it is running")]
     Active(RunId),
-    /// Another run came after it in the thread, and would be taken back with it.
-    #[error("take run {run_id} back: run {behind} came after it")]
-    Followed {
+    /// Another run started later in the thread and would be rolled back with it.
+    #[error("roll back run {run_id}: run {later_run_id} started after it")]
+    HasLaterRun {
         /// The run.
         run_id: RunId,
-        /// The other one.
-        behind: RunId,
+        /// The later run.
+        later_run_id: RunId,
     },
-    /// A request for a run holds what looks like a key, a token or a password.
-    #[error("keep `{0}` of the request: it holds what looks like a secret")]
+    /// A field of a request for a run contains what looks like a key, a token or a password.
+    #[error("store `{0}` of the request: it contains what looks like a secret")]
     SecretInRequest(String),
-    /// A comment on a run is too long.
-    #[error("keep the comment: it is longer than {} characters", RunFeedback::COMMENT_GRAPHEMES_MAX)]
+    /// A comment on a run is longer than [`RunFeedback::COMMENT_GRAPHEMES_MAX`].
+    #[error("store the comment: it is longer than {} characters", RunFeedback::COMMENT_GRAPHEMES_MAX)]
     CommentTooLong,
     /// A run could not be admitted or driven.
     #[error(transparent)]
@@ -76,60 +78,61 @@ pub enum RunError {
 }
 
 impl RunError {
-    pub(crate) fn advice(&self) -> Advice {
+    /// Returns the class of the failure and a hint for the person.
+    pub(crate) fn advice(&self) -> ErrorAdvice {
         match self {
             Self::Unknown(_) => {
-                Class::User.with("`segue history THREAD` shows the runs; the beginning of an id is enough")
+                ErrorClass::User.with_hint("`segue history THREAD` shows the runs; the beginning of an id is enough")
             }
-            Self::UnknownTrace(_) => Class::User.with(
+            Self::UnknownTrace(_) => ErrorClass::User.with_hint(
                 "`segue threads list`, `segue history THREAD` and `segue handoff --list` show ids; a beginning is enough",
             ),
-            Self::Ambiguous { matches, .. } => Class::User.with(more_of(matches)),
-            Self::NoModel(_) => Class::Config.with(
+            Self::Ambiguous { matches, .. } => ErrorClass::User.with_hint(ambiguous_id_hint(matches)),
+            Self::NoModel(_) => ErrorClass::Config.with_hint(
                 "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or pass `--model PROVIDER/NAME`; `segue models` \
                  shows what is missing",
             ),
-            Self::WorkspaceGone { thread_id, .. } => Class::User.with(format!(
-                "`segue decide {thread_id} --here` asks again in this folder; `--reject` and new messages work anywhere"
+            Self::WorkspaceGone { thread_id, .. } => ErrorClass::User.with_hint(format!(
+                "`segue decide {thread_id} --here` proposes the calls again in this folder; `--reject` and new messages work anywhere"
             )),
             Self::WorkspaceNotUtf8(_) => {
-                Class::User.with("rename the folder with UTF-8 characters, or change to another one")
+                ErrorClass::User.with_hint("rename the folder with UTF-8 characters, or change to another one")
             }
-            Self::NotMoved { .. } => {
-                Class::User.with("nothing was changed; `segue threads show THREAD` shows what waits, and where")
+            Self::NotRehomed { .. } => {
+                ErrorClass::User.with_hint("nothing was changed; `segue threads show THREAD` shows the pending calls and their folder")
             }
-            Self::Refused(fault) => (Class::User, fault.hint.clone().map(Cow::Owned)),
-            Self::Active(_) => Class::Conflict.with("stop it first"),
-            Self::Followed { .. } => Class::Conflict.with("begin at a checkpoint before it instead"),
+            Self::Refused(fault) => (ErrorClass::User, fault.hint.clone().map(Cow::Owned)),
+            Self::Active(_) => ErrorClass::Conflict.with_hint("stop it first"),
+            Self::HasLaterRun { .. } => ErrorClass::Conflict.with_hint("start at a checkpoint before it instead"),
             Self::SecretInRequest(_) => {
-                Class::User.with("leave it out: what a run was asked with is shown wherever runs are listed")
+                ErrorClass::User.with_hint("leave it out: the request of a run is shown wherever runs are listed")
             }
-            Self::CommentTooLong => Class::User.with("say it in fewer words"),
+            Self::CommentTooLong => ErrorClass::User.with_hint("shorten the comment"),
             Self::Runtime(error) => match error {
                 runtime::Error::Journal(error) => store::advice(error),
-                runtime::Error::Rejected { rejection: runtime::Rejection::NotPending(_), .. } => Class::Conflict
-                    .with("nothing was changed; `segue history THREAD` shows what was decided"),
-                runtime::Error::Rejected { .. } => Class::User
-                    .with("nothing was changed and it still waits; mend the decision and give it again"),
-                runtime::Error::Outrun => (Class::Conflict, None),
-                runtime::Error::LeaseEnded { .. } => (Class::Store, None),
+                runtime::Error::Rejected { rejection: runtime::DecisionRejection::NotPending(_), .. } => ErrorClass::Conflict
+                    .with_hint("nothing was changed; `segue history THREAD` shows what was decided"),
+                runtime::Error::Rejected { .. } => ErrorClass::User
+                    .with_hint("nothing was changed and the question is still pending; correct the decision and send it again"),
+                runtime::Error::HeadConflict => (ErrorClass::Conflict, None),
+                runtime::Error::LeaseExpired { .. } => (ErrorClass::Store, None),
                 runtime::Error::Channel(_) => {
-                    Class::Internal.with("send a message: that withdraws what waits and begins anew")
+                    ErrorClass::Internal.with_hint("send a message: it cancels the pending step and starts a new turn")
                 }
-                runtime::Error::Halted | runtime::Error::Json(_) => (Class::Internal, None),
+                runtime::Error::ShuttingDown | runtime::Error::Json(_) => (ErrorClass::Internal, None),
             },
             Self::Model(error) => match error {
-                model::Error::Setup { .. } | model::Error::Unauthorized { .. } => Class::Config,
+                model::Error::Setup { .. } | model::Error::Unauthorized { .. } => ErrorClass::Config,
                 model::Error::Unreachable { .. }
-                | model::Error::Silent { .. }
-                | model::Error::Limited { .. }
-                | model::Error::Overflow { .. }
+                | model::Error::IdleTimeout { .. }
+                | model::Error::RateLimited { .. }
+                | model::Error::ContextOverflow { .. }
                 | model::Error::Refused { .. }
                 | model::Error::Failed { .. }
-                | model::Error::Illegal { .. }
-                | model::Error::Broken { .. } => Class::Model,
+                | model::Error::IllegalConversation { .. }
+                | model::Error::MalformedAnswer { .. } => ErrorClass::Model,
             }
-            .with(runtime::model_hint(error)),
+            .with_hint(runtime::model_hint(error)),
         }
     }
 }
@@ -139,40 +142,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_runs_say_what_failed_and_what_can_be_done() {
-        let check = |error: RunError, text: &str, class: Class, hint: &str| {
+    fn run_errors_name_the_failure_and_a_remedy() {
+        let check = |error: RunError, text: &str, class: ErrorClass, hint: &str| {
             assert_eq!(error.to_string(), text);
-            let (found, advice) = error.advice();
+            let (actual_class, advice) = error.advice();
             assert_eq!(
-                (found, advice.as_deref().unwrap_or_default().contains(hint)),
+                (actual_class, advice.as_deref().unwrap_or_default().contains(hint)),
                 (class, true),
                 "{error}"
             );
         };
-        check(RunError::Unknown("x".to_owned()), "find a run `x`", Class::User, "segue history");
+        check(RunError::Unknown("x".to_owned()), "find a run `x`", ErrorClass::User, "segue history");
         let text = "find a run, a thread or a handoff `x`";
-        check(RunError::UnknownTrace("x".to_owned()), text, Class::User, "segue threads list");
+        check(RunError::UnknownTrace("x".to_owned()), text, ErrorClass::User, "segue threads list");
         let ambiguous = RunError::Ambiguous { prefix: "x".to_owned(), matches: vec!["run x1".to_owned()] };
-        let rejection = runtime::Rejection::NotPending(protocol::InterruptStatus::Resolved);
-        let over = runtime::Error::Rejected {
+        let rejection = runtime::DecisionRejection::NotPending(protocol::InterruptStatus::Resolved);
+        let resolved = runtime::Error::Rejected {
             interrupt_id: protocol::InterruptId::derive(protocol::RunId::generate(), 0, "tools"),
             rejection,
         };
-        let text = "take that decision: the question is resolved already";
-        check(RunError::Runtime(over), text, Class::Conflict, "segue history");
+        let text = "accept the decision: the question is already resolved";
+        check(RunError::Runtime(resolved), text, ErrorClass::Conflict, "segue history");
         check(
             ambiguous,
             "choose among 1 ids that begin with `x`",
-            Class::User,
+            ErrorClass::User,
             "give more of the id: run x1",
         );
-        let text = "keep the comment: it is longer than 2000 characters";
-        check(RunError::CommentTooLong, text, Class::User, "fewer words");
-        let outrun = "begin a run: another one came and went meanwhile";
-        check(RunError::Runtime(runtime::Error::Outrun), outrun, Class::Conflict, "");
+        let text = "store the comment: it is longer than 2000 characters";
+        check(RunError::CommentTooLong, text, ErrorClass::User, "shorten");
+        let outrun = "start the run: another run of the thread started and ended in the meantime";
+        check(RunError::Runtime(runtime::Error::HeadConflict), outrun, ErrorClass::Conflict, "");
         let setup = model::Error::Setup { what: "x".to_owned(), reason: "y".to_owned() };
-        check(RunError::Model(setup), "set up x: y", Class::Config, "");
+        check(RunError::Model(setup), "set up x: y", ErrorClass::Config, "");
         let fault = RunFailure::new(protocol::FailureKind::EmptyInput, "nothing was put in");
-        check(RunError::Refused(fault), "begin a run: nothing was put in", Class::User, "");
+        check(RunError::Refused(fault), "start a run: nothing was put in", ErrorClass::User, "");
     }
 }

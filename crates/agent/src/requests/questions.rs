@@ -1,71 +1,78 @@
-//! Questions: the interrupts of a thread that wait for a person, and the answers to them. What an answer does is
-//! decided by the node that asked.
+//! Questions: the pending interrupts of a thread, and the answers to them. The node that raised an interrupt
+//! defines the effect of an answer.
 
 use jiff::Timestamp;
 use journal::{ThreadPatch, Write};
 use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, RunStatus, ThreadId, ThreadStatus};
-use runtime::{Frames, RunEnd};
+use runtime::{FrameSender, RunEnd};
 use tokio_util::sync::CancellationToken;
 
-use super::What;
+use super::RunStartContent;
 use super::action::RunInput;
 use crate::Result;
 use crate::agent::services::RunService;
 
 impl RunService<'_> {
-    /// Returns what waits for an answer in the thread, oldest first: tool calls, handoffs.
+    /// Returns the pending interrupts of the thread, oldest first. They ask about tool calls or handoffs.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn pending_interrupts(self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
         Ok(self.agent.store.pending_interrupts(thread_id).await?)
     }
 
-    /// Returns the interrupt, which must exist.
+    /// Returns an interrupt.
     ///
     /// # Errors
-    /// When it does not, or the journal fails.
+    /// [`journal::Error::NotFound`] if it does not exist or belongs to another owner.
     pub async fn interrupt(self, interrupt_id: InterruptId) -> Result<Interrupt> {
-        let found = self.agent.store.interrupt(interrupt_id).await?;
-        found.ok_or_else(|| {
+        let interrupt = self.agent.store.interrupt(interrupt_id).await?;
+        interrupt.ok_or_else(|| {
             journal::Error::NotFound { what: "interrupt", id: interrupt_id.to_string() }.into()
         })
     }
 
-    /// Answers a question. The run goes on once every question of its step is answered; `None` says that others still
-    /// wait. A handoff's question is better answered by [`crate::HandoffService::decide`], which also tells what came of it.
+    /// Answers an interrupt, and drives the run that resumes with the answer. Returns `None` if other
+    /// interrupts of the same step are still pending: the run resumes once all of them are answered.
+    ///
+    /// For the interrupt of a handoff, prefer [`crate::HandoffService::decide`], which also returns the
+    /// outcome of the handoff.
     ///
     /// # Errors
-    /// [`crate::HandoffError::Expired`] for a handoff that waits for too long; [`crate::RunError::WorkspaceGone`] when a call is approved whose
-    /// folder does not exist here; [`journal::Error::AlreadyDecided`] when someone else was first;
-    /// [`runtime::Error::Rejected`] when the answer cannot be taken, and the question still waits then.
+    /// [`crate::HandoffError::Expired`] for a handoff past its time limit. [`crate::RunError::WorkspaceGone`]
+    /// if an approved call's folder does not exist here. [`journal::Error::AlreadyDecided`] if another client
+    /// answered first. [`runtime::Error::Rejected`] if the answer is invalid; the interrupt stays pending in
+    /// that case.
     pub async fn resume(
         self,
         interrupt_id: InterruptId,
         decisions: &Decisions,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
         let thread_id = self.interrupt(interrupt_id).await?.thread_id;
-        self.take_up(thread_id, frames, cancel).await?;
-        self.answer(&self.interrupt(interrupt_id).await?, decisions, frames, cancel).await
+        self.recover_before_run(thread_id, frames, cancel).await?;
+        self.answer_interrupt(&self.interrupt(interrupt_id).await?, decisions, frames, cancel).await
     }
 
-    /// Answers a question, and drives the run that goes on with the answer.
-    pub(crate) async fn answer(
+    /// Answers an interrupt, and drives the run that resumes with the answer, without recovering the thread
+    /// first.
+    pub(crate) async fn answer_interrupt(
         self,
         interrupt: &Interrupt,
         decisions: &Decisions,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
         let interrupt_id = interrupt.interrupt_id;
         if interrupt.status != InterruptStatus::Pending {
-            let rejection = runtime::Rejection::NotPending(interrupt.status);
+            let rejection = runtime::DecisionRejection::NotPending(interrupt.status);
             return Err(runtime::Error::Rejected { interrupt_id, rejection }.into());
         }
-        let input = RunInput::answer(interrupt_id, decisions.clone());
-        let end = self.run_here(interrupt.thread_id, What::Given(&input), frames, cancel).await?;
+        let input = RunInput::from_answer(interrupt_id, decisions.clone());
+        let end = self
+            .run_in_workspace(interrupt.thread_id, RunStartContent::Input(&input), frames, cancel)
+            .await?;
         let is_waiting = end.status == RunStatus::Interrupted
             && self
                 .agent
@@ -76,15 +83,26 @@ impl RunService<'_> {
         Ok((!is_waiting).then_some(end))
     }
 
-    /// Returns the writes that take back what sub-agents ask through these questions of their parent: a new message
-    /// leaves nobody to answer them.
-    pub(crate) async fn taken_back(self, questions: &[Interrupt], at: Timestamp) -> Result<Vec<Write>> {
+    /// Returns the writes that withdraw the questions of sub-agents that these questions of their parent
+    /// relay. They are needed when a new message withdraws the parent's questions, because nobody can answer
+    /// the sub-agents' questions after that.
+    pub(crate) async fn withdrawal_writes(
+        self,
+        questions: &[Interrupt],
+        at: Timestamp,
+    ) -> Result<Vec<Write>> {
         let mut writes = Vec::new();
         for request in questions.iter().flat_map(|question| &question.payload.action_requests) {
-            let Some(asked) = request.subagent().map(|question| question.interrupt_id) else { continue };
-            match self.agent.store.interrupt(asked).await? {
+            let Some(subagent_interrupt) = request.subagent().map(|question| question.interrupt_id) else {
+                continue;
+            };
+            match self.agent.store.interrupt(subagent_interrupt).await? {
                 Some(inner) if inner.status == InterruptStatus::Pending => {
-                    writes.push(Write::ResolveInterrupt { interrupt_id: asked, decisions: None, at });
+                    writes.push(Write::ResolveInterrupt {
+                        interrupt_id: subagent_interrupt,
+                        decisions: None,
+                        at,
+                    });
                     let patch = ThreadPatch { status: Some(ThreadStatus::Idle), ..ThreadPatch::default() };
                     writes.push(Write::UpdateThread { thread_id: inner.thread_id, patch });
                 }

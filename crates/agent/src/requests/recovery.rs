@@ -1,66 +1,78 @@
-//! Recovery: going on with what processes that are gone have left, or ending it; and stopping runs of other processes.
+//! Recovery: resuming or ending the runs that exited processes left behind, performing their pending
+//! activities, and stopping runs of other processes.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use model::ChatModel;
-use protocol::{AssistantId, Checkpoint, Run, RunId, RunStatus, Scope, ThreadId};
-use runtime::{Admission, Admitted, Driver, Frame, Frames, Lease, RunEnd, Start, Taken};
+use protocol::{AssistantId, Checkpoint, OwnerScope, Run, RunId, RunStatus, ThreadId};
+use runtime::{
+    AdmittedRun, Driver, Frame, FrameSender, LeaseHolder, RunAdmission, RunEnd, RunStart, TakeoverReason,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::agent::services::RunService;
-use crate::assembly::Purpose;
-use crate::{Class, Error, Result, RunError};
+use crate::assembly::RunPurpose;
+use crate::{Error, ErrorClass, Result, RunError};
 
-/// How a run ends that was cut off and that nobody can go on with.
-const LEFT: &str = "its process ended before it was done";
+/// The failure text of a run whose process exited and that cannot be resumed.
+const PROCESS_LOST_REASON: &str = "its process ended before it was done";
 
-/// Which threads a sweep goes through.
+/// The threads that a sweep includes.
 #[derive(Clone, Copy)]
-enum Swept {
-    /// Those of runs that were cut off, too.
-    CutOff,
-    /// Those on which no run is.
-    AtRest,
+enum SweepScope {
+    /// All threads, including those with orphaned runs.
+    Orphaned,
+    /// Threads without an active run.
+    Idle,
 }
 
 impl RunService<'_> {
-    /// Does what runs of any thread had decided and not done when their process ended, such as an acceptance. Runs
-    /// that live elsewhere are left to themselves, and what cannot be done is told and stays to be done.
+    /// Performs the pending activities of all threads, such as an acceptance, that a process decided and did
+    /// not finish before it exited. Runs that are alive in another process are skipped. A thread that fails
+    /// is reported in a notice, and its activities stay pending.
     ///
     /// # Errors
-    /// When the journal cannot be read.
-    pub async fn sweep(self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
-        self.sweep_through(Swept::CutOff, frames, cancel).await
+    /// Fails if the journal cannot be read.
+    pub async fn sweep_all_threads(self, frames: &FrameSender, cancel: &CancellationToken) -> Result<()> {
+        self.sweep_threads(SweepScope::Orphaned, frames, cancel).await
     }
 
-    /// Does the same for threads that are at rest: runs that were cut off are gone on with by whoever calls this.
+    /// Performs the pending activities of all threads without an active run. Callers use it that resume
+    /// orphaned runs themselves.
     ///
     /// # Errors
-    /// As for [`Self::sweep`].
-    pub async fn sweep_at_rest(self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
-        self.sweep_through(Swept::AtRest, frames, cancel).await
+    /// Fails if the journal cannot be read.
+    pub async fn sweep_idle_threads(self, frames: &FrameSender, cancel: &CancellationToken) -> Result<()> {
+        self.sweep_threads(SweepScope::Idle, frames, cancel).await
     }
 
-    async fn sweep_through(self, swept: Swept, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
-        self.agent.mirror.start();
+    /// Performs the pending activities of the threads in the scope.
+    async fn sweep_threads(
+        self,
+        scope: SweepScope,
+        frames: &FrameSender,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        self.agent.mirror.send_leftovers();
         for checkpoint in self.agent.store.unfinished_checkpoints().await? {
             let thread_id = checkpoint.thread_id;
-            // What asks a model goes on when somebody opens its thread; a turn with that person's rules.
-            match Purpose::at(checkpoint.next.as_deref(), Some(&checkpoint.channels)) {
-                Purpose::Turn | Purpose::Compaction => continue,
-                Purpose::Handoff | Purpose::Rest | Purpose::Drop => {}
+            // Work that calls a model is skipped. It resumes when somebody opens the thread, and a turn then
+            // uses that person's permission rules.
+            match RunPurpose::from_node(checkpoint.next.as_deref(), Some(&checkpoint.channels)) {
+                RunPurpose::Turn | RunPurpose::Compaction => continue,
+                RunPurpose::Handoff | RunPurpose::PendingActivities | RunPurpose::Discard => {}
             }
-            let done = match swept {
-                Swept::CutOff => self.recover(thread_id, &Frames::default(), cancel).await,
-                Swept::AtRest => self.finish_at_rest(thread_id, cancel).await,
+            let outcome = match scope {
+                SweepScope::Orphaned => self.recover(thread_id, &FrameSender::default(), cancel).await,
+                SweepScope::Idle => self.finish_idle_thread(thread_id, cancel).await,
             };
-            match done {
+            match outcome {
                 Ok(_) => {}
-                Err(error) if error.class() == Class::Conflict => {}
+                Err(error) if error.class() == ErrorClass::Conflict => {}
                 Err(error) => {
-                    let text = format!("failed to finish what was begun in thread {thread_id}: {error}");
+                    let text = format!("failed to finish pending work in thread {thread_id}: {error}");
                     frames.send(Frame::Notice { text });
                 }
             }
@@ -68,186 +80,208 @@ impl RunService<'_> {
         Ok(())
     }
 
-    async fn finish_at_rest(self, thread_id: ThreadId, cancel: &CancellationToken) -> Result<Option<RunEnd>> {
-        let agent = self.agent.of_whom(thread_id).await?;
+    /// Performs the pending work of a thread as its owner, unless a run is active on it.
+    async fn finish_idle_thread(
+        self,
+        thread_id: ThreadId,
+        cancel: &CancellationToken,
+    ) -> Result<Option<RunEnd>> {
+        let agent = self.agent.scoped_to_thread_owner(thread_id).await?;
         match agent.store.active_runs(Some(thread_id)).await?.is_empty() {
-            true => agent.runs().finish(thread_id, &Frames::default(), cancel).await,
+            true => agent.runs().finish_pending_work(thread_id, &FrameSender::default(), cancel).await,
             false => Ok(None),
         }
     }
 }
 
 impl Agent {
-    /// Returns the agent that reads and writes as whoever the thread belongs to.
-    async fn of_whom(&self, thread_id: ThreadId) -> Result<Self> {
+    /// Returns the agent of the thread's owner.
+    async fn scoped_to_thread_owner(&self, thread_id: ThreadId) -> Result<Self> {
         let owner = self.thread(thread_id).await?.assistant_id.owner();
-        Ok(self.scoped(Scope::Owner(owner)))
+        Ok(self.scoped(OwnerScope::Owner(owner)))
     }
 }
 
 impl RunService<'_> {
-    /// Goes on where a run of the thread was cut off by a crash, and does what it left to do. Nothing that was
-    /// stored is done again. A run that waits for a model where none is configured is ended.
+    /// Resumes the orphaned run of the thread, and performs pending work. Steps that were stored are not
+    /// repeated. A run that needs a model is ended if none is configured.
     ///
     /// # Errors
-    /// [`journal::Error::Busy`] when the run is alive in another process.
+    /// [`journal::Error::Busy`] if the run is alive in another process; [`RunError::WorkspaceGone`] if a
+    /// turn's folder does not exist here. Also fails if the journal fails.
     pub async fn recover(
         self,
         thread_id: ThreadId,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
-        if self.agent.scope == Scope::Everyone {
-            let agent = self.agent.of_whom(thread_id).await?;
+        if self.agent.scope == OwnerScope::Everyone {
+            let agent = self.agent.scoped_to_thread_owner(thread_id).await?;
             return Box::pin(agent.runs().recover(thread_id, frames, cancel)).await;
         }
         if let Some(run) = self.agent.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            let ended = Taken::Ended(self.agent.leases.ended(&run).await?);
-            return self.take_over(&run, ended, frames, cancel).await;
+            let reason = TakeoverReason::LeaseExpired(self.agent.leases.lease_end_time(&run).await?);
+            return self.take_over_run(&run, reason, frames, cancel).await;
         }
-        self.finish(thread_id, frames, cancel).await
+        self.finish_pending_work(thread_id, frames, cancel).await
     }
 
-    /// Does what a thread that is at rest was left to do.
-    async fn finish(
+    /// Performs the pending work of a thread without an active run: its activities, or the resumption of a
+    /// run whose questions were all answered.
+    async fn finish_pending_work(
         self,
         thread_id: ThreadId,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
         match self.agent.store.checkpoint(thread_id).await? {
             Some(checkpoint) if !checkpoint.activities.is_empty() => {
-                let start = Start { channels: Purpose::Rest.channels(), ..Start::default() };
+                let start = RunStart {
+                    channels: RunPurpose::PendingActivities.entry_channels(),
+                    ..RunStart::default()
+                };
                 Ok(Some(self.run_prepared(thread_id, start, frames, cancel).await?))
             }
-            Some(checkpoint) => self.begin_answered(&checkpoint, frames, cancel).await,
+            Some(checkpoint) => self.resume_answered(&checkpoint, frames, cancel).await,
             None => Ok(None),
         }
     }
 
-    /// Goes on with a run that this process has claimed, as it was before that. Nothing that was stored is done again.
+    /// Resumes a run that this process has claimed. `run` is the row before the claim. Steps that were stored
+    /// are not repeated.
     ///
     /// # Errors
-    /// As for [`RunService::recover`].
-    pub async fn go_on(
+    /// Fails as [`RunService::recover`] does.
+    pub async fn continue_claimed_run(
         self,
         run: &Run,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
-        self.take_over(run, Taken::Claimed, frames, cancel).await
+        self.take_over_run(run, TakeoverReason::Claimed, frames, cancel).await
     }
 
-    async fn take_over(
+    /// Takes over a run and drives it from its checkpoint. Ends it instead if the graph that can be built
+    /// here has no node to resume at.
+    async fn take_over_run(
         self,
         run: &Run,
-        taken: Taken,
-        frames: &Frames,
+        reason: TakeoverReason,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
         let thread_id = run.thread_id;
-        let opened = self.agent.models.open();
+        let selected = self.agent.models.open_selected();
         let before = self.agent.store.checkpoint(thread_id).await?;
         let next = before.as_ref().and_then(|point| point.next.as_deref());
-        let purpose = Purpose::to_go_on(next, before.as_ref());
+        let purpose = RunPurpose::for_resume(next, before.as_ref());
         let agent =
-            self.agent.in_workspace(&self.agent.workspace_to_go_on(thread_id, before.as_ref()).await?);
+            self.agent.with_workspace(&self.agent.resume_workspace(thread_id, before.as_ref()).await?);
         let model = match purpose {
-            Purpose::Turn => opened?,
-            Purpose::Handoff | Purpose::Compaction | Purpose::Rest | Purpose::Drop => opened.unwrap_or(None),
+            RunPurpose::Turn => selected?,
+            RunPurpose::Handoff
+            | RunPurpose::Compaction
+            | RunPurpose::PendingActivities
+            | RunPurpose::Discard => selected.unwrap_or(None),
         };
         let mut driver = agent.driver(&run.assistant_id, model.as_ref(), purpose).await?;
-        self.bind_again(&mut driver, run.run_id).await?;
+        self.reapply_bounds(&mut driver, run.run_id).await?;
         if next.is_some_and(|next| driver.graph.get(next).is_none()) {
-            self.end_taken(run, taken).await?;
+            self.end_taken_over_run(run, reason).await?;
             return Ok(None);
         }
-        let reclaimed = runtime::reclaim(&*self.agent.store, run, &driver.lease, taken).await;
+        let reclaimed = runtime::take_over_run(&*self.agent.store, run, &driver.lease, reason).await;
         let admitted = match reclaimed {
-            // It came to its end between being read and being taken over.
+            // The run ended between being read and being taken over.
             Err(runtime::Error::Journal(journal::Error::Fenced { status, .. })) if !status.is_active() => {
                 return Ok(None);
             }
             reclaimed => reclaimed?,
         };
-        self.drive_on(&driver, admitted, frames, cancel).await.map(Some)
+        self.drive_recovered(&driver, admitted, frames, cancel).await.map(Some)
     }
 
-    /// Drives a run that goes on, and ends the draft of a handoff that it was stopped before.
-    async fn drive_on(
+    /// Drives a resumed run, and completes the draft of a handoff if it was cancelled before the drafting
+    /// node.
+    async fn drive_recovered(
         self,
         driver: &Driver,
-        admitted: Admitted,
-        frames: &Frames,
+        admitted: AdmittedRun,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<RunEnd> {
         let thread_id = admitted.checkpoint.thread_id;
         let end = self.drive(driver, admitted, frames, cancel).await?;
-        self.agent.handoffs().end_stopped(thread_id, &end, frames).await?;
+        self.agent.handoffs().finish_cancelled_draft(thread_id, &end, frames).await?;
         Ok(end)
     }
 
-    /// Ends a run that was cut off, without going on with it.
-    async fn end_taken(self, run: &Run, taken: Taken) -> Result<()> {
+    /// Ends an orphaned run without resuming it.
+    async fn end_taken_over_run(self, run: &Run, reason: TakeoverReason) -> Result<()> {
         let lease = self.agent.leases.lease().await?;
-        match taken {
-            Taken::Claimed => {
-                runtime::fail(&*self.agent.store, run, lease.owner(), LEFT, lease.now()).await?
+        match reason {
+            TakeoverReason::Claimed => {
+                runtime::fail_run(&*self.agent.store, run, lease.owner(), PROCESS_LOST_REASON, lease.now())
+                    .await?
             }
-            Taken::Ended(now) => runtime::give_up(&*self.agent.store, run, lease, now).await?,
+            TakeoverReason::LeaseExpired(now) => {
+                runtime::abandon_run(&*self.agent.store, run, lease, now).await?
+            }
         }
         Ok(())
     }
 
-    /// Recovers the thread before something else begins in it. A turn whose folder does not exist here is
-    /// ended: what it was about to do there is not done elsewhere.
+    /// Recovers the thread before another run starts in it. A turn whose folder does not exist here is ended,
+    /// because its calls must not be made in another folder.
     ///
     /// # Errors
-    /// As for [`Self::recover`].
-    pub async fn take_up(
+    /// Fails as [`Self::recover`] does, except for [`RunError::WorkspaceGone`].
+    pub async fn recover_before_run(
         self,
         thread_id: ThreadId,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
         match self.recover(thread_id, frames, cancel).await {
             Err(Error::Run(RunError::WorkspaceGone { .. })) => {
-                self.end_cut_off(thread_id).await.map(|()| None)
+                self.end_orphaned_run(thread_id).await.map(|()| None)
             }
             recovered => recovered,
         }
     }
 
-    /// Goes on with a run whose questions were all answered by a process that ended before it could.
-    async fn begin_answered(
+    /// Resumes a run whose questions were all answered by a process that exited before it could resume it.
+    async fn resume_answered(
         self,
         checkpoint: &Checkpoint,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
-        let Some(asked) = runtime::answered(&*self.agent.store, checkpoint).await? else { return Ok(None) };
-        let (thread_id, model) = (checkpoint.thread_id, self.agent.models.usable());
-        let purpose = Purpose::to_go_on(Some(&asked.node), Some(checkpoint));
+        let Some(interrupt) = runtime::find_answered_interrupt(&*self.agent.store, checkpoint).await? else {
+            return Ok(None);
+        };
+        let (thread_id, model) = (checkpoint.thread_id, self.agent.models.open_if_usable());
+        let purpose = RunPurpose::for_resume(Some(&interrupt.node), Some(checkpoint));
         let agent =
-            self.agent.in_workspace(&self.agent.workspace_to_go_on(thread_id, Some(checkpoint)).await?);
+            self.agent.with_workspace(&self.agent.resume_workspace(thread_id, Some(checkpoint)).await?);
         let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
         let driver = agent.driver(&assistant_id, model.as_ref(), purpose).await?;
-        if driver.graph.get(&asked.node).is_none() {
+        if driver.graph.get(&interrupt.node).is_none() {
             return Ok(None);
         }
-        let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.lease);
-        match runtime::begin_answered(&*self.agent.store, &admission, &asked).await? {
-            Some(admitted) => self.drive_on(&driver, admitted, frames, cancel).await.map(Some),
+        let admission = recovery_admission(thread_id, assistant_id, model.as_ref(), &driver.lease);
+        match runtime::resume_answered(&*self.agent.store, &admission, &interrupt).await? {
+            Some(admitted) => self.drive_recovered(&driver, admitted, frames, cancel).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// Asks the thread's run to stop, in whatever process it works; says whether there was one. It stops at its next
-    /// look into the journal, about a second later.
+    /// Requests that the thread's active run stops, in whatever process it runs. Returns whether there was
+    /// one. The run stops at its next poll of the journal, about a second later.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
-    pub async fn stop(self, thread_id: ThreadId) -> Result<bool> {
+    /// Fails if the thread does not exist, or if the journal fails.
+    pub async fn stop_thread(self, thread_id: ThreadId) -> Result<bool> {
         self.agent.thread(thread_id).await?;
         match self.agent.store.active_runs(Some(thread_id)).await?.into_iter().next() {
             Some(run) => self.stop_run(run.run_id).await,
@@ -255,46 +289,54 @@ impl RunService<'_> {
         }
     }
 
-    /// Asks this run to stop as [`RunService::stop`] does, and no other; says whether it was under way.
+    /// Requests that this run stops, as [`RunService::stop_thread`] does for the active run of a thread.
+    /// Returns whether it was active.
     ///
     /// # Errors
-    /// When there is no such run, or the journal fails.
+    /// [`RunError::Unknown`] if the run does not exist; otherwise fails only if the journal does.
     pub async fn stop_run(self, run_id: RunId) -> Result<bool> {
-        let asked = runtime::request_stop(&*self.agent.store, run_id, Timestamp::now()).await;
-        match asked {
+        let stopped = runtime::request_stop(&*self.agent.store, run_id, Timestamp::now()).await;
+        match stopped {
             Err(runtime::Error::Journal(journal::Error::NotFound { .. })) => {
                 Err(RunError::Unknown(run_id.to_string()).into())
             }
-            asked => Ok(asked?.is_active()),
+            stopped => Ok(stopped?.is_active()),
         }
     }
 
-    /// Ends a run of the thread whose process is gone, without going on with it.
+    /// Ends the active run of the thread without resuming it, if its process has exited.
     ///
     /// # Errors
-    /// [`journal::Error::Busy`] when its process may live; when the journal fails.
-    pub async fn end_cut_off(self, thread_id: ThreadId) -> Result<()> {
+    /// [`journal::Error::Busy`] if the process may be alive; otherwise fails only if the journal does.
+    pub async fn end_orphaned_run(self, thread_id: ThreadId) -> Result<()> {
         if let Some(run) = self.agent.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            let now = self.agent.leases.ended(&run).await?;
-            runtime::give_up(&*self.agent.store, &run, self.agent.leases.lease().await?, now).await?;
+            let now = self.agent.leases.lease_end_time(&run).await?;
+            runtime::abandon_run(&*self.agent.store, &run, self.agent.leases.lease().await?, now).await?;
         }
         Ok(())
     }
 
-    /// Ends a run of this process that nobody drives any more because of a fault of ours; says whether it was working. One
-    /// that had not begun is ended as one that waits.
+    /// Ends a run of this process that is no longer driven because of a defect. Returns whether it was still
+    /// running or queued. A queued run ends as failed before it starts.
     ///
     /// # Errors
-    /// When there is no such run, or the journal fails.
-    pub async fn fail(self, run_id: RunId, why: &str) -> Result<bool> {
-        let run = self.known_run(run_id).await?;
+    /// Fails if the run does not exist, or if the journal fails.
+    pub async fn fail_run(self, run_id: RunId, reason: &str) -> Result<bool> {
+        let run = self.existing_run(run_id).await?;
         match run.status {
             RunStatus::Running => {
                 let now = Timestamp::now();
-                runtime::fail(&*self.agent.store, &run, self.agent.leases.name().await?, why, now).await?;
+                runtime::fail_run(
+                    &*self.agent.store,
+                    &run,
+                    self.agent.leases.process_name().await?,
+                    reason,
+                    now,
+                )
+                .await?;
                 Ok(true)
             }
-            RunStatus::Pending => self.end_queued(run_id, RunStatus::Error, why).await,
+            RunStatus::Pending => self.end_queued_run(run_id, RunStatus::Error, reason).await,
             RunStatus::Success
             | RunStatus::Error
             | RunStatus::Interrupted
@@ -304,21 +346,21 @@ impl RunService<'_> {
     }
 }
 
-/// Returns the admission of a new run of `owner`.
-fn admission(
+/// Returns the admission of a new run that resumes the thread with the lease of this process.
+fn recovery_admission(
     thread_id: ThreadId,
     assistant_id: AssistantId,
     model: Option<&Arc<dyn ChatModel>>,
-    lease: &Lease,
-) -> Admission {
-    Admission {
+    lease: &LeaseHolder,
+) -> RunAdmission {
+    RunAdmission {
         run_id: RunId::generate(),
         thread_id,
         assistant_id,
         model: model.map(|model| model.name().to_string()),
         lease: lease.clone(),
         now: Timestamp::now(),
-        origin: runtime::Origin::New,
+        origin: runtime::AdmissionSource::New,
         durability: Default::default(),
     }
 }

@@ -1,151 +1,173 @@
-//! Who is to be told of a run's end: kept from the transaction that takes the run until it was done, so that no crash
-//! forgets it. One process tells it: the one that took the run, and once that is gone whichever claims it first. How it is
-//! told, and when it is given up, is not decided here.
+//! Pending webhooks: the rows that record which address is called when a run ends.
+//!
+//! A row exists from the transaction that admits the run until the delivery is finished, so that a crash
+//! loses no webhook. One process delivers it: the one that admitted the run, or, once that has exited, the
+//! first one that claims the row. The scheduler delivers webhooks and decides when to give up.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, OutboxPlace, OutboxQuery, Transaction, Write};
+use journal::{OutboxCursor, OutboxItem, OutboxQuery, Transaction, Write};
 use protocol::{RunId, RunRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::agent::services::RunService;
 
-/// The kind under which the journal keeps them.
-const KIND: &str = "webhook";
+/// The kind of the outbox rows.
+const WEBHOOK_KIND: &str = "webhook";
 
-/// An address that is to be told of a run's end.
+/// A webhook that is called when a run ends.
 #[derive(Debug, Clone)]
-pub struct Webhook {
-    /// The run.
+pub struct PendingWebhook {
+    /// The id of the run.
     pub run_id: RunId,
-    /// The address.
+    /// The address to call.
     pub url: String,
-    /// How often it was tried.
+    /// The number of failed delivery attempts.
     pub attempts: u32,
-    /// The process that tells it, as long as it lives.
-    process: String,
-    /// What is kept of it, as the agent sees it that returned it.
+    /// The process that delivers the webhook as long as it lives.
+    owner_process: String,
+    /// The outbox row as it was read, for optimistic updates.
     item: OutboxItem,
 }
 
-/// A page of what is owed.
+/// A page of pending webhooks.
 #[derive(Debug, Clone)]
-pub struct Webhooks {
-    /// Those that this process owes, and those of processes that are gone; oldest first. Their runs may not have ended.
-    pub due: Vec<Webhook>,
-    /// Where the next page begins; `None` when there is none.
-    pub next: Option<OutboxPlace>,
+pub struct PendingWebhookPage {
+    /// The webhooks of this process and of exited processes, oldest first. Their runs may not have ended yet.
+    pub due: Vec<PendingWebhook>,
+    /// The cursor of the next page; `None` after the last page.
+    pub next: Option<OutboxCursor>,
 }
 
-/// What is kept of it.
+/// The stored payload of an outbox row.
 #[derive(Debug, Serialize, Deserialize)]
-struct Stored {
+struct StoredWebhook {
+    /// The id of the run.
     run_id: RunId,
+    /// The address to call.
     url: String,
+    /// The process that delivers the webhook.
     process: String,
 }
 
 impl RunService<'_> {
-    /// Returns a page of what is owed that this process may tell: of the first `limit` rows behind `after`, or of all.
+    /// Returns the webhooks that this process may deliver among the next `limit` rows after the cursor
+    /// `after`.
     ///
     /// # Errors
-    /// When the journal fails, or this process has no name.
-    pub async fn webhooks_due(self, after: Option<OutboxPlace>, limit: usize) -> Result<Webhooks> {
-        let here = self.agent.leases.name().await?;
-        let items = self.agent.store.outbox(OutboxQuery { after, ..OutboxQuery::of(KIND, limit) }).await?;
-        let next = if items.len() < limit { None } else { items.last().map(OutboxItem::place) };
-        let living = self.agent.leases.living().await?;
-        let mut gone: HashMap<String, bool> = HashMap::new();
-        let mut due: Vec<Webhook> = items.into_iter().filter_map(Webhook::read).collect();
+    /// Fails if the journal fails, or if this process cannot take a name.
+    pub async fn due_webhooks(self, after: Option<OutboxCursor>, limit: usize) -> Result<PendingWebhookPage> {
+        let this_process = self.agent.leases.process_name().await?;
+        let items = self
+            .agent
+            .store
+            .outbox(OutboxQuery { after, ..OutboxQuery::for_kind(WEBHOOK_KIND, limit) })
+            .await?;
+        let next = if items.len() < limit { None } else { items.last().map(OutboxItem::cursor) };
+        let live_processes = self.agent.leases.live_processes().await?;
+        let mut dead_processes: HashMap<String, bool> = HashMap::new();
+        let mut due: Vec<PendingWebhook> =
+            items.into_iter().filter_map(PendingWebhook::from_outbox_item).collect();
         due.retain(|webhook| {
-            webhook.process == here
-                || *gone
-                    .entry(webhook.process.clone())
-                    .or_insert_with(|| self.agent.leases.has_gone(&webhook.process, &living))
+            webhook.owner_process == this_process
+                || *dead_processes.entry(webhook.owner_process.clone()).or_insert_with(|| {
+                    self.agent.leases.is_presumed_dead(&webhook.owner_process, &live_processes)
+                })
         });
-        Ok(Webhooks { due, next })
+        Ok(PendingWebhookPage { due, next })
     }
 
-    /// Returns what is owed of the end of a run of this agent's; `None` when nothing is.
+    /// Returns the pending webhook of a run; `None` if it has none.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn webhook(self, run_id: RunId) -> Result<Option<Webhook>> {
-        let item = self.agent.store.outbox_item(KIND, &run_id.to_string()).await?;
-        Ok(item.and_then(Webhook::read))
+    /// Fails only if the journal does.
+    pub async fn pending_webhook(self, run_id: RunId) -> Result<Option<PendingWebhook>> {
+        let item = self.agent.store.outbox_item(WEBHOOK_KIND, &run_id.to_string()).await?;
+        Ok(item.and_then(PendingWebhook::from_outbox_item))
     }
 
-    /// Takes on what is owed, and returns whether it is this process's to tell: another one took it on, or has told it,
-    /// otherwise.
+    /// Claims a webhook for this process. Returns whether this process delivers it; otherwise another live
+    /// process owns it or has finished it.
     ///
     /// # Errors
-    /// When the journal fails, or this process has no name.
-    pub async fn claim_webhook(self, webhook: &mut Webhook) -> Result<bool> {
-        // Others leave it to this process as long as that says that it lives.
-        self.agent.leases.announce().await?;
-        let here = self.agent.leases.name().await?.to_owned();
-        if webhook.process == here {
+    /// Fails if the journal fails, or if this process cannot take a name.
+    pub async fn claim_webhook(self, webhook: &mut PendingWebhook) -> Result<bool> {
+        // Other processes leave the webhook to this one only while it sends heartbeats.
+        self.agent.leases.start_heartbeat().await?;
+        let this_process = self.agent.leases.process_name().await?.to_owned();
+        if webhook.owner_process == this_process {
             return Ok(true);
         }
-        let living = self.agent.leases.living().await?;
-        if !self.agent.leases.has_gone(&webhook.process, &living) {
+        let live_processes = self.agent.leases.live_processes().await?;
+        if !self.agent.leases.is_presumed_dead(&webhook.owner_process, &live_processes) {
             return Ok(false);
         }
         let attempts = webhook.attempts;
-        self.change(webhook, here, attempts).await
+        self.update_webhook(webhook, this_process, attempts).await
     }
 
-    /// Notes that it was tried in vain, and returns whether it is still this process's to tell.
+    /// Records a failed delivery attempt. Returns whether this process still owns the webhook.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn webhook_failed(self, webhook: &mut Webhook) -> Result<bool> {
-        let (process, attempts) = (webhook.process.clone(), webhook.attempts + 1);
-        self.change(webhook, process, attempts).await
+    /// Fails only if the journal does.
+    pub async fn record_webhook_failure(self, webhook: &mut PendingWebhook) -> Result<bool> {
+        let (process, attempts) = (webhook.owner_process.clone(), webhook.attempts + 1);
+        self.update_webhook(webhook, process, attempts).await
     }
 
-    /// Lets go of it: it was told, or given up.
+    /// Removes a webhook that was delivered or given up.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn webhook_done(self, webhook: &Webhook) -> Result<()> {
-        let (kind, key) = (KIND.to_owned(), webhook.item.key.clone());
+    /// Fails only if the journal does.
+    pub async fn finish_webhook(self, webhook: &PendingWebhook) -> Result<()> {
+        let (kind, key) = (WEBHOOK_KIND.to_owned(), webhook.item.key.clone());
         let created_at = Some(webhook.item.created_at);
-        let writes = vec![Write::Dequeue { kind, key, created_at }];
+        let writes = vec![Write::RemoveOutboxItem { kind, key, created_at }];
         self.agent.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }
 
-    async fn change(self, webhook: &mut Webhook, process: String, attempts: u32) -> Result<bool> {
-        let stored = Stored { run_id: webhook.run_id, url: webhook.url.clone(), process };
+    /// Updates the owner and the attempts of a webhook's row. Returns `false` if another process has changed
+    /// the row since it was read.
+    async fn update_webhook(
+        self,
+        webhook: &mut PendingWebhook,
+        process: String,
+        attempts: u32,
+    ) -> Result<bool> {
+        let stored = StoredWebhook { run_id: webhook.run_id, url: webhook.url.clone(), process };
         let payload = serde_json::to_value(&stored)?;
-        let change = Write::ChangeQueued { was: webhook.item.clone(), payload: payload.clone(), attempts };
+        let change =
+            Write::UpdateOutboxItem { expected: webhook.item.clone(), payload: payload.clone(), attempts };
         match self.agent.store.commit(Transaction { fence: None, writes: vec![change] }).await {
             Ok(_) => {
-                (webhook.process, webhook.attempts) = (stored.process, attempts);
+                (webhook.owner_process, webhook.attempts) = (stored.process, attempts);
                 (webhook.item.payload, webhook.item.attempts) = (payload, attempts);
                 Ok(true)
             }
-            Err(journal::Error::Differs { .. }) => Ok(false),
+            Err(journal::Error::Conflict { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Returns the write that keeps what is to be told of the run's end.
-    pub(super) async fn owed(self, run_id: RunId, request: &RunRequest) -> Result<Option<Write>> {
+    /// Returns the write that stores the webhook of a run; `None` if the request has none.
+    pub(super) async fn webhook_write(self, run_id: RunId, request: &RunRequest) -> Result<Option<Write>> {
         let Some(url) = request.webhook.clone() else { return Ok(None) };
-        let stored = Stored { run_id, url, process: self.agent.leases.name().await?.to_owned() };
-        let (kind, key, payload) = (KIND.to_owned(), run_id.to_string(), serde_json::to_value(stored)?);
+        let stored =
+            StoredWebhook { run_id, url, process: self.agent.leases.process_name().await?.to_owned() };
+        let (kind, key, payload) =
+            (WEBHOOK_KIND.to_owned(), run_id.to_string(), serde_json::to_value(stored)?);
         let item = OutboxItem { kind, key, payload, attempts: 0, created_at: Timestamp::now() };
-        Ok(Some(Write::Enqueue(item)))
+        Ok(Some(Write::PutOutboxItem(item)))
     }
 }
 
-impl Webhook {
-    fn read(item: OutboxItem) -> Option<Self> {
-        let Stored { run_id, url, process } = Stored::deserialize(&item.payload).ok()?;
-        Some(Self { run_id, url, attempts: item.attempts, process, item })
+impl PendingWebhook {
+    /// Parses an outbox row; `None` if its payload has another shape.
+    fn from_outbox_item(item: OutboxItem) -> Option<Self> {
+        let StoredWebhook { run_id, url, process } = StoredWebhook::deserialize(&item.payload).ok()?;
+        Some(Self { run_id, url, attempts: item.attempts, owner_process: process, item })
     }
 }

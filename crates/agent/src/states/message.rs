@@ -1,4 +1,4 @@
-//! A message of a state: what was said, with the id and the place it has wherever it is shown.
+//! A message of a snapshot, with the id and the seq that identify it in every request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,45 +13,48 @@ use parking_lot::Mutex;
 use protocol::{Event, Message, RunId, Seq};
 use serde_json::value::RawValue;
 
-/// A message of a thread's state.
+/// A message of a thread's snapshot.
 pub struct StateMessage {
-    /// Its id: its own, or one derived from its place, the same on every request.
+    /// Its own id, or else one that is derived from its seq. It is the same in every request.
     pub id: String,
-    /// Its place in the thread's journal; clients sort by it.
+    /// Its seq in the thread's journal, by which clients sort.
     pub seq: Seq,
-    /// The run it came from, if any.
+    /// The run that it belongs to; `None` for messages outside of runs.
     pub run_id: Option<RunId>,
-    /// What was said.
+    /// The message.
     pub message: Message,
-    /// When.
+    /// The time of its event.
     pub created_at: Timestamp,
-    /// Whether it stands for something that nobody said: the question about a handoff, and what came of it.
+    /// True if it represents something other than a message: the question of a handoff, or its outcome.
     pub(crate) is_projected: bool,
-    /// The bytes of files in it, until they are written.
-    media: Mutex<Media>,
-    written: OnceLock<Arc<RawValue>>,
+    /// The bytes of the files in it, until the message has been encoded.
+    media: Mutex<MediaByName>,
+    /// The encoded form, once a front end has encoded the message.
+    encoded: OnceLock<Arc<RawValue>>,
 }
 
-/// The bytes of files, by name.
-pub(super) type Media = BTreeMap<String, Arc<Vec<u8>>>;
+/// The bytes of files, by their SHA-256.
+pub(super) type MediaByName = BTreeMap<String, Arc<Vec<u8>>>;
 
 impl StateMessage {
-    /// Returns the message that the event adds to the thread's state; `None` when it adds none.
-    pub fn of(event: &Event) -> Option<Self> {
+    /// Returns the message that the event adds to a snapshot; `None` if it adds none. The message has no
+    /// bytes of files.
+    pub fn from_event(event: &Event) -> Option<Self> {
         let message = transcript_message(event)?;
-        let id = own_id(&message).map(str::to_owned);
+        let id = own_message_id(&message).map(str::to_owned);
         let id = id.unwrap_or_else(|| message_id(event.thread_id, event.seq));
         Some(Self::new(id, event.seq, event.run_id, message, event.created_at))
     }
 
-    /// Returns the message that stands for the event in a state.
-    pub(super) fn projected(event: &Event, message: Message) -> Self {
-        let id = own_id(&message).map(str::to_owned);
+    /// Returns a message that represents an event of another kind in a snapshot.
+    pub(super) fn projected_from(event: &Event, message: Message) -> Self {
+        let id = own_message_id(&message).map(str::to_owned);
         let id = id.unwrap_or_else(|| message_id(event.thread_id, event.seq));
         let new = Self::new(id, event.seq, event.run_id, message, event.created_at);
         Self { is_projected: true, ..new }
     }
 
+    /// Creates a message without bytes of files.
     pub(super) fn new(
         id: String,
         seq: Seq,
@@ -59,30 +62,30 @@ impl StateMessage {
         message: Message,
         created_at: Timestamp,
     ) -> Self {
-        let (media, written) = (Mutex::default(), OnceLock::new());
-        Self { id, seq, run_id, message, created_at, is_projected: false, media, written }
+        let (media, encoded) = (Mutex::default(), OnceLock::new());
+        Self { id, seq, run_id, message, created_at, is_projected: false, media, encoded }
     }
 
-    /// Gives it the bytes of the files in it that there are.
-    pub(super) fn with_media(self, media: Media) -> Self {
+    /// Sets the bytes of the files in it.
+    pub(super) fn with_media(self, media: MediaByName) -> Self {
         Self { media: Mutex::new(media), ..self }
     }
 
-    /// Returns a file in it as base64, for whoever writes the message; `None` where the files are too large to be told with
-    /// their messages.
+    /// Returns a file of the message as base64, for encoding the message. `None` if the bytes were not loaded
+    /// because the files are too large, and after the message has been encoded.
     pub fn base64_of(&self, sha256: &str) -> Option<String> {
         Some(STANDARD.encode(&*self.bytes_of(sha256)?))
     }
 
-    /// Returns the bytes of a file in it; `None` as for [`Self::base64_of`].
+    /// Returns the bytes of a file of the message; `None` in the same cases as [`Self::base64_of`].
     pub fn bytes_of(&self, sha256: &str) -> Option<Arc<Vec<u8>>> {
         self.media.lock().get(sha256).cloned()
     }
 
-    /// Returns the message as a front end writes it: what `write` returns the first time, for as long as the message is
-    /// kept. There is one way to write it.
-    pub fn written(&self, write: impl FnOnce(&Self) -> Arc<RawValue>) -> &Arc<RawValue> {
-        self.written.get_or_init(|| {
+    /// Returns the encoded form of the message. The first call encodes it with `write` and releases the bytes
+    /// of its files; later calls return the same value. All front ends must therefore use the same encoding.
+    pub fn encoded_with(&self, write: impl FnOnce(&Self) -> Arc<RawValue>) -> &Arc<RawValue> {
+        self.encoded.get_or_init(|| {
             let written = write(self);
             self.media.lock().clear();
             written
@@ -111,8 +114,8 @@ impl fmt::Debug for StateMessage {
     }
 }
 
-/// Returns the id that the message itself carries.
-pub(crate) fn own_id(message: &Message) -> Option<&str> {
+/// Returns the id that is part of the message; `None` if it has none.
+pub(crate) fn own_message_id(message: &Message) -> Option<&str> {
     match message {
         Message::Human(message) => message.id.as_deref(),
         Message::Ai(message) => message.id.as_deref(),
@@ -120,8 +123,8 @@ pub(crate) fn own_id(message: &Message) -> Option<&str> {
     }
 }
 
-/// Returns the message with that id in it.
-pub(crate) fn with_id(mut message: Message, id: &str) -> Message {
+/// Returns the message with its id set.
+pub(crate) fn with_message_id(mut message: Message, id: &str) -> Message {
     let own = match &mut message {
         Message::Human(message) => &mut message.id,
         Message::Ai(message) => &mut message.id,

@@ -1,50 +1,50 @@
-//! Points: the places of a thread's past that clients can name, how they are found by their ids, and which came before
-//! which. What a point holds is put together in `states`.
+//! Points of a thread's past that clients can name: finding them by id, and finding the predecessor of each.
+//! The module `states` builds their snapshots.
 
 use jiff::Timestamp;
-use journal::view::branches::{Before, Branches};
-use journal::{CheckpointRef, Superseded};
-use protocol::{CheckpointId, CheckpointSource, RunId, Seq, StepPoint, ThreadId};
+use journal::view::branches::{BranchHistory, PreviousPoint};
+use journal::{CheckpointRef, SupersededVisibility};
+use protocol::{CheckpointEntry, CheckpointId, CheckpointSource, RunId, Seq, ThreadId};
 use runtime::Channels;
 use uuid::{Builder, Uuid};
 
 use super::message::StateMessage;
-use super::transcripts::Transcript;
+use super::transcript_cache::ThreadTranscript;
 use crate::agent::services::ThreadService;
 use crate::{Error, Result, ThreadError};
 
-/// The number of what a thread held before anything ran in it: what comes in first is -1.
+/// The number of the state before anything ran in a thread. The first input has the number -1.
 const BASE_NUMBER: i64 = -2;
 
-/// How many points are looked at in search of the one that a thread went back to; each is behind another rewind.
-const LOOKS_MAX: usize = 10_000;
+/// The most checkpoints that are examined to find a predecessor. Each further one lies behind another rewind.
+const POINTS_SCANNED_MAX: usize = 10_000;
 
-/// A place of a thread's past.
+/// A point of a thread's past.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Point {
-    /// The point after a step, an admission or a change.
-    Stored(StepPoint),
-    /// The point before what an admission brought in. It is not stored: its id is the one before the admission's, and
-    /// what it holds ends where that begins.
-    Input(StepPoint),
-    /// What a thread held before anything ran in it: it was imported, or copied.
+pub(crate) enum HistoryPoint {
+    /// The checkpoint after a step, an admission or a change.
+    Stored(CheckpointEntry),
+    /// The point before the input of an admission. It is not stored: its id is the one before the admission's
+    /// id, and its messages end before the input.
+    Input(CheckpointEntry),
+    /// The state of an imported or copied thread before anything ran in it.
     Base {
-        /// Its id, which tells where it ends.
+        /// Its id, which encodes its last seq.
         checkpoint_id: CheckpointId,
-        /// The last message.
+        /// The seq of the last message.
         seq: Seq,
-        /// When that was said.
+        /// The time of the last message.
         created_at: Timestamp,
     },
 }
 
-impl Point {
-    /// Returns what the thread held up to a message, before anything ran in it.
+impl HistoryPoint {
+    /// Returns the base point of a thread whose last message before anything ran in it is `last`.
     pub(super) fn base(thread_id: ThreadId, last: &StateMessage) -> Self {
         Self::Base { checkpoint_id: base_id(thread_id, last), seq: last.seq, created_at: last.created_at }
     }
 
-    /// Returns its id.
+    /// Returns the id of the point.
     pub(crate) fn id(&self) -> CheckpointId {
         match self {
             Self::Stored(point) => point.checkpoint_id,
@@ -53,7 +53,7 @@ impl Point {
         }
     }
 
-    /// Returns the last event it has seen.
+    /// Returns the seq of the last event that is part of the point.
     pub(crate) fn head_seq(&self) -> Seq {
         match self {
             Self::Stored(point) => point.head_seq,
@@ -71,22 +71,25 @@ impl Point {
         }
     }
 
-    /// Returns the node that was to be executed next.
-    pub(crate) fn next(&self) -> Option<&str> {
+    /// Returns the node that is next there; `None` if the thread is idle there, or if an input follows.
+    pub(crate) fn next_node(&self) -> Option<&str> {
         match self {
             Self::Stored(point) => point.next.as_deref(),
             Self::Input(_) | Self::Base { .. } => None,
         }
     }
 
-    /// Returns the run that wrote it.
+    /// Returns the run that wrote it; `None` if no run did.
     pub(super) fn run_id(&self) -> Option<RunId> {
         match self {
-            Self::Stored(point) | Self::Input(point) => Some(point.run_id).filter(|id| *id != no_run()),
+            Self::Stored(point) | Self::Input(point) => {
+                Some(point.run_id).filter(|id| *id != placeholder_run_id())
+            }
             Self::Base { .. } => None,
         }
     }
 
+    /// Returns the time of its creation.
     pub(super) const fn created_at(&self) -> Timestamp {
         match self {
             Self::Stored(point) | Self::Input(point) => point.created_at,
@@ -95,27 +98,29 @@ impl Point {
     }
 }
 
-/// Returns what stands in place of a run where a client wrote a point of a thread in which none ever ran.
-pub(super) const fn no_run() -> RunId {
+/// Returns the run id of checkpoints that a client wrote in a thread in which no run ever started. It is the
+/// nil UUID.
+pub(super) const fn placeholder_run_id() -> RunId {
     RunId::from_uuid(Uuid::nil())
 }
 
-/// Returns whether an admission brought something in: there is a point before that then.
-pub(super) const fn has_input(point: &StepPoint) -> bool {
+/// Returns whether the checkpoint is that of an admission with input, so that there is a point before the
+/// input.
+pub(super) const fn has_input(point: &CheckpointEntry) -> bool {
     point.step == 0 && point.input_seq.is_some()
 }
 
-/// Returns the id of the point before what an admission brought in.
+/// Returns the id of the point before the input of an admission.
 fn input_id(admission: CheckpointId) -> CheckpointId {
     CheckpointId::from_uuid(Uuid::from_u128(admission.uuid().as_u128().wrapping_sub(1)))
 }
 
-/// Returns the id of the admission before which the point of that id would be.
+/// Returns the id of the admission whose input the point would precede, if it is such a point.
 fn admission_id(input: CheckpointId) -> CheckpointId {
     CheckpointId::from_uuid(Uuid::from_u128(input.uuid().as_u128().wrapping_add(1)))
 }
 
-/// Returns the id of what a thread held up to a message: it sorts as the message's time does, and ends with its seq.
+/// Returns the id of a base point. It sorts by the time of the last message and ends with its seq.
 fn base_id(thread_id: ThreadId, last: &StateMessage) -> CheckpointId {
     let mut tail = [0; 10];
     tail[..6].copy_from_slice(&thread_id.uuid().as_bytes()[10..]);
@@ -124,141 +129,170 @@ fn base_id(thread_id: ThreadId, last: &StateMessage) -> CheckpointId {
     CheckpointId::from_uuid(Builder::from_unix_timestamp_millis(millis, &tail).into_uuid())
 }
 
-/// Returns the seq with which the id of a thread's base ends.
+/// Returns the seq in the id of a base point.
 fn seq_of_base(id: CheckpointId) -> Seq {
-    // Truncation is meant: the lower 32 bits are the seq.
+    // The cast truncates on purpose: the seq is in the lower 32 bits.
     Seq::from(id.uuid().as_u128() as u32)
 }
 
-/// Returns what the thread held before its oldest point, if it held anything.
-pub(super) fn base_before(thread_id: ThreadId, oldest: &StepPoint, transcript: &Transcript) -> Option<Point> {
+/// Returns the base point before the thread's oldest checkpoint; `None` if there are no messages before it.
+pub(super) fn base_point_before(
+    thread_id: ThreadId,
+    oldest: &CheckpointEntry,
+    transcript: &ThreadTranscript,
+) -> Option<HistoryPoint> {
     let until = if has_input(oldest) {
-        Point::Input(oldest.clone()).head_seq()
+        HistoryPoint::Input(oldest.clone()).head_seq()
     } else {
         match oldest.source {
-            // What a client put in says itself what was there before.
-            CheckpointSource::Update => transcript.branches.newest(0, oldest.head_seq)?.keep_seq,
+            // The rewind that precedes a client's change names the events before the change.
+            CheckpointSource::Update => transcript.branches.newest_rewind(0, oldest.head_seq)?.keep_seq,
             CheckpointSource::Loop | CheckpointSource::Rewind => oldest.head_seq,
         }
     };
-    let held = transcript.at(until);
-    held.iter().rev().find(|last| !last.is_projected).map(|last| Point::base(thread_id, last))
+    let messages = transcript.visible_at(until);
+    messages.iter().rev().find(|last| !last.is_projected).map(|last| HistoryPoint::base(thread_id, last))
 }
 
 impl ThreadService<'_> {
-    /// Returns the point of that id, whatever branch it is on.
+    /// Returns the point with that id, on whatever branch it is.
     ///
     /// # Errors
-    /// [`ThreadError::UnknownCheckpoint`] when there is none.
-    pub(crate) async fn point(self, thread_id: ThreadId, id: CheckpointId) -> Result<Point> {
+    /// [`ThreadError::UnknownCheckpoint`] if there is none; otherwise fails only if the journal does.
+    pub(crate) async fn point(self, thread_id: ThreadId, id: CheckpointId) -> Result<HistoryPoint> {
         let unknown = || Error::from(ThreadError::UnknownCheckpoint { thread_id, given: id });
         if let Some(point) = self.stored_point(thread_id, CheckpointRef::Id(id)).await? {
-            return Ok(Point::Stored(point));
+            return Ok(HistoryPoint::Stored(point));
         }
         let admission = self.stored_point(thread_id, CheckpointRef::Id(admission_id(id))).await?;
         if let Some(admission) = admission.filter(has_input) {
-            return Ok(Point::Input(admission));
+            return Ok(HistoryPoint::Input(admission));
         }
         let seq = seq_of_base(id);
         let last = self
             .agent
             .transcripts
-            .look(&*self.agent.store, thread_id, |all| all.said_at(seq).cloned())
+            .with_transcript(&*self.agent.store, thread_id, |all| all.message_at(seq).cloned())
             .await?;
         let Some(last) = last.filter(|last| base_id(thread_id, last) == id) else { return Err(unknown()) };
         match self.stored_point(thread_id, CheckpointRef::Seq(seq)).await? {
             Some(_) => Err(unknown()),
-            None => Ok(Point::base(thread_id, &last)),
+            None => Ok(HistoryPoint::base(thread_id, &last)),
         }
     }
 
-    /// Returns where the thread stood when `seq` was its last event; `None` where it held nothing.
-    pub(crate) async fn point_until(self, thread_id: ThreadId, seq: Seq) -> Result<Option<Point>> {
+    /// Returns the point at which `seq` was the last event of the thread; `None` if the thread was empty
+    /// there.
+    pub(crate) async fn point_until(self, thread_id: ThreadId, seq: Seq) -> Result<Option<HistoryPoint>> {
         if let Some(point) = self.stored_point(thread_id, CheckpointRef::Seq(seq)).await? {
-            return Ok(Some(Point::Stored(point)));
+            return Ok(Some(HistoryPoint::Stored(point)));
         }
-        let held = self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.at(seq)).await?;
-        let last = held.iter().rev().find(|last| !last.is_projected);
-        Ok(last.map(|last| Point::base(thread_id, last)))
+        let messages = self
+            .agent
+            .transcripts
+            .with_transcript(&*self.agent.store, thread_id, |all| all.visible_at(seq))
+            .await?;
+        let last = messages.iter().rev().find(|last| !last.is_projected);
+        Ok(last.map(|last| HistoryPoint::base(thread_id, last)))
     }
 
-    /// Returns the state in which the thread stood at `seq`, and the point of that state where it is not simply the newest
-    /// one up to there: one that saw as much was made later, and the thread went back behind it.
-    pub(crate) async fn stood_at(
+    /// Returns the channels of the thread at `seq`, and the checkpoint that they are from if it is not simply
+    /// the newest visible one up to `seq`. The two differ if a later checkpoint with the same last event was
+    /// created and the thread was rewound to before it.
+    pub(crate) async fn state_at_seq(
         self,
         thread_id: ThreadId,
         seq: Seq,
     ) -> Result<(Option<CheckpointId>, Channels)> {
-        let point = |at| self.agent.store.checkpoint_at(thread_id, at, Superseded::Hidden);
+        let point =
+            |reference| self.agent.store.checkpoint_at(thread_id, reference, SupersededVisibility::Hidden);
         let Some((newest, channels)) = point(CheckpointRef::Seq(seq)).await? else {
             return Ok((None, Channels::default()));
         };
         let head_seq = newest.head_seq;
-        let look = |all: &Transcript| all.branches.went_on_from(head_seq);
-        let named = self.agent.transcripts.look(&*self.agent.store, thread_id, look).await?;
-        let Some(id) = named.filter(|id| *id != newest.checkpoint_id) else { return Ok((None, channels)) };
-        match point(CheckpointRef::Id(id)).await?.filter(|(named, _)| named.head_seq == head_seq) {
-            Some((named, channels)) => Ok((Some(named.checkpoint_id), channels)),
+        let find_origin = |all: &ThreadTranscript| all.branches.continued_from(head_seq);
+        let origin =
+            self.agent.transcripts.with_transcript(&*self.agent.store, thread_id, find_origin).await?;
+        let Some(id) = origin.filter(|id| *id != newest.checkpoint_id) else { return Ok((None, channels)) };
+        match point(CheckpointRef::Id(id)).await?.filter(|(origin, _)| origin.head_seq == head_seq) {
+            Some((origin, channels)) => Ok((Some(origin.checkpoint_id), channels)),
             None => Ok((None, channels)),
         }
     }
 
-    async fn stored_point(self, thread_id: ThreadId, point: CheckpointRef) -> Result<Option<StepPoint>> {
-        let found = self.agent.store.checkpoint_at(thread_id, point, Superseded::Shown).await?;
-        Ok(found.map(|(point, _)| point))
-    }
-
-    /// Returns the newest point of the thread as clients see it; `None` where there is neither a point nor a message.
-    pub(crate) async fn head_point(self, thread_id: ThreadId) -> Result<Option<Point>> {
-        let newest = self.agent.store.checkpoints(thread_id, None, 1, Superseded::Shown).await?.pop();
-        if let Some(newest) = newest {
-            return Ok(Some(Point::Stored(newest)));
-        }
-        let held = self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.after(0)).await?;
-        let last = held.iter().rev().find(|last| !last.is_projected);
-        Ok(last.map(|last| Point::base(thread_id, last)))
-    }
-
-    /// Returns the id of the point before a stored one, what it brought in not counted; `previous` is the one that was
-    /// stored before it.
-    pub(super) async fn before(
+    /// Returns a stored checkpoint, on whatever branch it is.
+    async fn stored_point(
         self,
         thread_id: ThreadId,
-        previous: Option<&StepPoint>,
-        point: &StepPoint,
-        branches: &Branches,
+        point: CheckpointRef,
+    ) -> Result<Option<CheckpointEntry>> {
+        let stored = self.agent.store.checkpoint_at(thread_id, point, SupersededVisibility::Shown).await?;
+        Ok(stored.map(|(point, _)| point))
+    }
+
+    /// Returns the current point of the thread as clients see it; `None` if the thread has neither a
+    /// checkpoint nor a message.
+    pub(crate) async fn head_point(self, thread_id: ThreadId) -> Result<Option<HistoryPoint>> {
+        let newest =
+            self.agent.store.checkpoints(thread_id, None, 1, SupersededVisibility::Shown).await?.pop();
+        if let Some(newest) = newest {
+            return Ok(Some(HistoryPoint::Stored(newest)));
+        }
+        let messages = self
+            .agent
+            .transcripts
+            .with_transcript(&*self.agent.store, thread_id, |all| all.visible_after(0))
+            .await?;
+        let last = messages.iter().rev().find(|last| !last.is_projected);
+        Ok(last.map(|last| HistoryPoint::base(thread_id, last)))
+    }
+
+    /// Returns the id of the checkpoint before a stored one on its branch, ignoring the point before its
+    /// input. `previous` is the checkpoint that was stored before it, on whatever branch.
+    pub(super) async fn previous_checkpoint_id(
+        self,
+        thread_id: ThreadId,
+        previous: Option<&CheckpointEntry>,
+        point: &CheckpointEntry,
+        branches: &BranchHistory,
     ) -> Result<Option<CheckpointId>> {
-        let mut origin = branches.before(previous, point);
-        for _ in 0..LOOKS_MAX {
-            let (until, seen_from) = match origin {
-                Before::Previous => return Ok(previous.map(|point| point.checkpoint_id)),
-                Before::Named(checkpoint_id) => return Ok(Some(checkpoint_id)),
-                Before::Nothing => return self.base_until(thread_id, point).await,
-                Before::Newest { until, seen_from } => (until, seen_from),
+        let mut origin = branches.previous_point(previous, point);
+        for _ in 0..POINTS_SCANNED_MAX {
+            let (until, visible_from) = match origin {
+                PreviousPoint::Stored => return Ok(previous.map(|point| point.checkpoint_id)),
+                PreviousPoint::Named(checkpoint_id) => return Ok(Some(checkpoint_id)),
+                PreviousPoint::None => return self.base_id_until(thread_id, point).await,
+                PreviousPoint::Newest { until, visible_at: visible_from } => (until, visible_from),
             };
-            let sight = branches.sight_at(seen_from);
-            let until = sight.last_until(until);
-            let found = match until {
+            let visible = branches.visible_at(visible_from);
+            let until = visible.last_visible_seq(until);
+            let candidate = match until {
                 0 => None,
                 _ => self.stored_point(thread_id, CheckpointRef::Seq(until)).await?,
             };
-            origin = match found {
-                None => return self.base_until(thread_id, point).await,
-                Some(found) if !sight.holds(found.head_seq) => {
-                    Before::Newest { until: sight.last_until(found.head_seq), seen_from }
+            origin = match candidate {
+                None => return self.base_id_until(thread_id, point).await,
+                Some(candidate) if !visible.contains(candidate.head_seq) => PreviousPoint::Newest {
+                    until: visible.last_visible_seq(candidate.head_seq),
+                    visible_at: visible_from,
+                },
+                Some(candidate) if candidate.source == CheckpointSource::Rewind => {
+                    branches.previous_point(Some(&candidate), &candidate)
                 }
-                Some(found) if found.source == CheckpointSource::Rewind => {
-                    branches.before(Some(&found), &found)
-                }
-                Some(found) => return Ok(Some(found.checkpoint_id)),
+                Some(candidate) => return Ok(Some(candidate.checkpoint_id)),
             };
         }
         Ok(None)
     }
 
-    async fn base_until(self, thread_id: ThreadId, point: &StepPoint) -> Result<Option<CheckpointId>> {
-        let base = |all: &Transcript| base_before(thread_id, point, all).map(|base| base.id());
-        Ok(self.agent.transcripts.look(&*self.agent.store, thread_id, base).await?)
+    /// Returns the id of the base point before a checkpoint; `None` if there is none.
+    async fn base_id_until(
+        self,
+        thread_id: ThreadId,
+        point: &CheckpointEntry,
+    ) -> Result<Option<CheckpointId>> {
+        let base = |all: &ThreadTranscript| base_point_before(thread_id, point, all).map(|base| base.id());
+        Ok(self.agent.transcripts.with_transcript(&*self.agent.store, thread_id, base).await?)
     }
 }
 
@@ -269,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_of_an_input_sorts_right_before_its_admission_and_is_found_again() {
+    fn the_id_of_an_input_precedes_its_admission_and_is_found_again() {
         let admission = CheckpointId::generate();
         let input = input_id(admission);
         assert!(input < admission && input.to_string() < admission.to_string());
@@ -277,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_base_tells_where_it_ends_and_sorts_before_what_runs_later() {
+    fn the_id_of_a_base_encodes_its_last_seq_and_sorts_before_later_runs() {
         let thread_id = ThreadId::generate();
         for seq in [1, 77, u64::from(u32::MAX)] {
             let created_at = Timestamp::from_second(1_700_000_000).unwrap();

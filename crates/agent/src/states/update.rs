@@ -1,5 +1,5 @@
-//! Changes of a thread's state by a client, between runs: messages put in, changed or removed, channels set, questions
-//! given up, and the copy of a thread. The state before stays a point of the thread's past.
+//! Changes of a thread's state by a client between runs: messages, channels, pending questions and the next
+//! node. Also copies threads. The state before a change stays a checkpoint of the thread's past.
 
 use jiff::Timestamp;
 use journal::{ThreadPatch, Transaction, Write};
@@ -8,132 +8,146 @@ use protocol::{
     Checkpoint, CheckpointId, CheckpointSource, Handoff, HandoffStatus, Interrupt, NewEvent, ParentKind,
     Thread, ThreadId, ThreadStatus,
 };
-use runtime::{AFTER_MODEL_NODE, ATTEMPTS_MAX, BackTo, Channels, MODEL_NODE, TOOLS_WANTED_CHANNEL};
+use runtime::{
+    ADMISSION_ATTEMPTS_MAX, AFTER_MODEL_NODE, Channels, HAS_TOOL_CALLS_CHANNEL, MODEL_NODE, RewindRequest,
+};
 use serde_json::Value;
 
-use super::beginnings::Beginning;
-use super::points::{Point, no_run};
+use super::branching::BranchPlan;
+use super::client_channels;
+use super::points::{HistoryPoint, placeholder_run_id};
 use super::shape;
-use super::shown_channels;
 use crate::agent::Agent;
 use crate::agent::services::ThreadService;
-use crate::assembly::Purpose;
+use crate::assembly::RunPurpose;
 use crate::requests::RESERVED_METADATA;
 use crate::requests::messages::InputMessage;
-use crate::threads::back::takes_questions;
+use crate::threads::rollback::withdraws_questions;
 use crate::workspace::WORKSPACE_KEY;
 use crate::{Result, RunError, ThreadError};
 
-/// The channels that clients keep in a thread's state beside ours: the files a page shows, a title, parts of a page.
-/// Anything else that they send is left out.
+/// The channels in which clients can keep values: todos, files, a title, and data of user interfaces. Other
+/// channels of a request are ignored.
 const CLIENT_CHANNELS: [&str; 5] = ["todos", "files", "title", "ui", "email"];
 
-/// The channel whose entries are set one by one.
+/// The channel whose entries are merged one by one.
 const FILES_CHANNEL: &str = "files";
 
-/// The most bytes of what clients keep in a thread's state: every checkpoint that changes has it once more.
+/// The most bytes of JSON in the channels of clients. Every checkpoint that changes stores them again, so the
+/// limit is low.
 const CLIENT_CHANNELS_BYTES_MAX: usize = 256 << 10;
 
-/// What a client changes of a thread's state.
+/// A client's change of a thread's state.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StateChange {
-    /// The messages that are put in, or that change others.
+    /// Messages that are added, or that replace or remove others.
     pub messages: Vec<InputMessage>,
-    /// The channels that are set; those that are not a client's to keep are left out.
+    /// The channels to set. Channels that clients cannot set are ignored.
     pub channels: Channels,
-    /// Where the thread goes on.
+    /// The point at which the thread continues.
     pub continuation: Continuation,
-    /// The point of the thread's past that is changed; `None` means its head.
+    /// The checkpoint to change; `None` means the current one.
     pub point: Option<CheckpointId>,
 }
 
-/// Where a thread goes on after a change of its state.
+/// The point at which a thread continues after a change of its state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Continuation {
-    /// Where it stood.
+    /// At the next node that it had before.
     #[default]
     Unchanged,
-    /// At the graph's entry.
+    /// At the entry of the graph.
     AtEntry,
-    /// Nowhere: everything that waits is given up.
+    /// Nowhere: pending questions and handoffs are withdrawn, and the thread becomes idle.
     Idle,
-    /// Where it stood, from a point that is written once more beside the one it copies.
-    Copied,
-    /// Behind this node, which is taken to have just run.
+    /// At the next node that it had before, from a copy of the checkpoint. The copy has the same predecessor
+    /// as the original.
+    Copy,
+    /// After this node, as if it had just run.
     After(String),
 }
 
-/// A change on its way into the journal.
-struct Changing<'a> {
+/// A change that is being planned.
+struct StateChangePlan<'a> {
+    /// The agent of the thread's owner.
     agent: &'a Agent,
+    /// The thread.
     thread_id: ThreadId,
+    /// The time of the change.
     now: Timestamp,
-    /// Where the thread stands.
-    before: Option<&'a Checkpoint>,
-    /// The point that is changed; `None` means the head.
-    point: Option<Point>,
+    /// The current checkpoint of the thread; `None` if it has none.
+    head: Option<&'a Checkpoint>,
+    /// The past point that is changed; `None` means the current one.
+    point: Option<HistoryPoint>,
+    /// The point at which the thread continues.
     continuation: &'a Continuation,
 }
 
-/// What a state change leaves of the turn, before it is decided where the thread goes on.
-struct ChangedTurn {
-    /// The node that came next before the change.
-    then: Option<String>,
-    /// Whether messages were put in.
-    brings_messages: bool,
-    /// Whether the newest answer has calls without a result.
-    calls_wait: bool,
+/// The facts about the turn that determine the next node after a change.
+struct TurnAfterChange {
+    /// The next node before the change.
+    previous_next_node: Option<String>,
+    /// True if messages were added.
+    has_new_messages: bool,
+    /// True if the newest AI message has tool calls without a result.
+    has_pending_calls: bool,
 }
 
 impl ThreadService<'_> {
-    /// Changes the thread's state, and returns the id of the new point. Where it is changed at an earlier point, what came
-    /// after that is out of sight, and the new point is the thread's head. What was asked about tool calls is given up; a
-    /// handoff that waits stays, unless everything is given up ([`Continuation::Idle`]).
+    /// Changes the thread's state, and returns the id of the new checkpoint.
+    ///
+    /// A change at a past checkpoint rewinds the thread to it; the new checkpoint becomes the current one.
+    /// Pending questions about tool calls are withdrawn. A pending handoff stays, unless the continuation is
+    /// [`Continuation::Idle`].
+    ///
+    /// The change is planned again, up to [`ADMISSION_ATTEMPTS_MAX`] times, if the thread changed meanwhile.
     ///
     /// # Errors
-    /// [`journal::Error::Busy`] while a run is active: what it works on cannot change under it. [`ThreadError::StateChange`] when the
-    /// change cannot be made, [`ThreadError::UnknownCheckpoint`].
+    /// [`journal::Error::Busy`] if a run is active, because its state must not change under it.
+    /// [`ThreadError::InvalidStateChange`] if the change is invalid, and [`ThreadError::UnknownCheckpoint`]
+    /// if the checkpoint does not exist. Also fails if the thread does not exist, or if the journal fails.
     pub async fn update_state(self, thread_id: ThreadId, change: StateChange) -> Result<CheckpointId> {
         self.agent.thread(thread_id).await?;
         if let Continuation::After(node) = &change.continuation
             && !shape::is_node(node)
         {
-            let reason = format!("there is no node `{node}`, only {}", shape::names());
-            return Err(ThreadError::StateChange { thread_id, reason }.into());
+            let reason = format!("there is no node `{node}`; the nodes are {}", shape::node_names());
+            return Err(ThreadError::InvalidStateChange { thread_id, reason }.into());
         }
         let mut attempts = 0;
         loop {
-            // Whatever begins between here and the commit moves the checkpoint.
+            // The checkpoint is read first. A run that starts before the commit moves it, and the commit then
+            // fails.
             let before = self.agent.store.checkpoint(thread_id).await?;
-            self.agent.runs().end_cut_off(thread_id).await?;
+            self.agent.runs().end_orphaned_run(thread_id).await?;
             let now = Timestamp::now();
             let point = match &change.point {
                 Some(id) => self.past_point(thread_id, *id).await?,
                 None => None,
             };
-            let changing = Changing {
+            let plan = StateChangePlan {
                 agent: self.agent,
                 thread_id,
                 now,
-                before: before.as_ref(),
+                head: before.as_ref(),
                 point,
                 continuation: &change.continuation,
             };
-            let (checkpoint_id, writes) = changing.writes(change.messages.clone(), &change.channels).await?;
+            let (checkpoint_id, writes) = plan.writes(change.messages.clone(), &change.channels).await?;
             match self.agent.store.commit(Transaction { fence: None, writes }).await {
                 Ok(_) => return Ok(checkpoint_id),
-                Err(journal::Error::Differs { .. }) if attempts < ATTEMPTS_MAX => attempts += 1,
+                Err(journal::Error::Conflict { .. }) if attempts < ADMISSION_ATTEMPTS_MAX => attempts += 1,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Copies the thread with its notes and its transcript. The copy's past begins where the thread stands now; what is
-    /// asked there, and handoffs, are not copied.
+    /// Copies the thread with its metadata and its transcript. The history of the copy begins with the
+    /// thread's current state. Pending questions and handoffs are not copied.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
-    pub async fn copy(self, thread_id: ThreadId) -> Result<Thread> {
+    /// Fails if the thread does not exist, or if the journal fails.
+    pub async fn copy_thread(self, thread_id: ThreadId) -> Result<Thread> {
         let source = self.agent.thread(thread_id).await?;
         let before = self.agent.store.checkpoint(thread_id).await?;
         let now = Timestamp::now();
@@ -144,86 +158,101 @@ impl ThreadService<'_> {
         thread.parent_kind = Some(ParentKind::Fork);
         let into = thread.thread_id;
         let origin = ThreadCreated::Fork { parent_thread_id: Some(thread_id), until: None };
-        let created = NewEvent::of(&origin, now)?;
+        let created = NewEvent::from_body(&origin, now)?;
         let mut writes = vec![
-            Write::CreateThread(thread.stamped()),
+            Write::CreateThread(thread.with_assistant_metadata()),
             Write::CopyEvents { from: thread_id, until: None, into },
             Write::Append { thread_id: into, events: vec![created] },
         ];
         if let Some(before) = before {
-            let channels = shown_channels(&before.channels);
-            writes.push(Write::PutCheckpoint(checkpoint(into, None, None, channels, now)));
+            let channels = client_channels(&before.channels);
+            writes.push(Write::PutCheckpoint(client_checkpoint(into, None, None, channels, now)));
         }
         self.agent.store.commit(Transaction { fence: None, writes }).await?;
         self.agent.thread(into).await
     }
 }
 
-impl Changing<'_> {
-    /// Returns the id of the new point and everything that is written with it.
+impl StateChangePlan<'_> {
+    /// Returns the id of the new checkpoint, and all writes of the change.
     async fn writes(
         &self,
-        given: Vec<InputMessage>,
+        changes: Vec<InputMessage>,
         values: &Channels,
     ) -> Result<(CheckpointId, Vec<Write>)> {
         let (agent, thread_id) = (self.agent, self.thread_id);
-        let brings_messages = !given.is_empty();
-        let Beginning { back, events: said, writes: beside, next: then, calls_wait, given_up } =
-            agent.threads().beginning_at(thread_id, self.point.as_ref(), given).await?;
-        let back = match back {
-            Some(back) => Some(back),
-            None => self.base_kept().await?,
+        let has_new_messages = !changes.is_empty();
+        let BranchPlan {
+            rewind_target: rewind,
+            events: messages,
+            writes: extra_writes,
+            next_node,
+            has_pending_calls,
+            withdrawn_handoffs,
+        } = agent.threads().branch_plan_at(thread_id, self.point.as_ref(), changes).await?;
+        let rewind = match rewind {
+            Some(rewind) => Some(rewind),
+            None => self.base_rewind_target().await?,
         };
-        let mut channels = match &back {
-            Some(back) => back.channels.clone(),
-            None => self.before.map(|before| before.channels.clone()).unwrap_or_default(),
+        let mut channels = match &rewind {
+            Some(rewind) => rewind.channels.clone(),
+            None => self.head.map(|before| before.channels.clone()).unwrap_or_default(),
         };
-        self.set(&mut channels, values)?;
-        let (withdrawn, waits) = self.withdrawn(&mut channels, &given_up, back.as_ref()).await?;
+        self.set_client_channels(&mut channels, values)?;
+        let (withdrawal_writes, has_open_interrupts) =
+            self.withdraw_interrupts(&mut channels, &withdrawn_handoffs, rewind.as_ref()).await?;
         let mut events: Vec<NewEvent> = Vec::new();
-        let expected = self.before.map(|before| before.checkpoint_id);
+        let expected = self.head.map(|before| before.checkpoint_id);
         let mut writes = vec![Write::ExpectCheckpoint { thread_id, checkpoint_id: expected }];
-        if let Some(back) = &back {
-            let (rewind, told) = self.named(back).await?.told(thread_id, self.now)?;
-            writes.push(rewind);
-            events.push(told);
+        if let Some(rewind) = &rewind {
+            let (rewind_write, rewind_event) =
+                self.named_rewind_target(rewind).await?.rewind_write_and_event(thread_id, self.now)?;
+            writes.push(rewind_write);
+            events.push(rewind_event);
         }
-        events.extend(said);
-        if *self.continuation == Continuation::Idle && given_up.is_empty() {
-            let aside = self.put_aside(&mut channels).await?;
-            events.extend(aside.events);
-            writes.extend(aside.writes);
+        events.extend(messages);
+        if *self.continuation == Continuation::Idle && withdrawn_handoffs.is_empty() {
+            let dismissal = self.withdraw_handoff(&mut channels).await?;
+            events.extend(dismissal.events);
+            writes.extend(dismissal.writes);
         }
-        writes.extend(withdrawn);
-        writes.extend(beside);
+        writes.extend(withdrawal_writes);
+        writes.extend(extra_writes);
         if !events.is_empty() {
             writes.push(Write::Append { thread_id, events });
         }
-        let then =
-            if self.point.is_some() { then } else { self.before.and_then(|before| before.next.clone()) };
-        let is_of_handoff = |node: &String| Purpose::at(Some(node), None) == Purpose::Handoff;
-        let then = then.filter(|node| given_up.is_empty() || !is_of_handoff(node));
-        let next = self.next(&mut channels, ChangedTurn { then, brings_messages, calls_wait }).await?;
-        let status = if waits || next.is_some() { ThreadStatus::Interrupted } else { ThreadStatus::Idle };
-        let metadata = self.agent.thread(thread_id).await?.stamp();
+        let previous =
+            if self.point.is_some() { next_node } else { self.head.and_then(|head| head.next.clone()) };
+        let is_of_handoff = |node: &String| RunPurpose::from_node(Some(node), None) == RunPurpose::Handoff;
+        let previous_next_node =
+            previous.filter(|node| withdrawn_handoffs.is_empty() || !is_of_handoff(node));
+        let turn = TurnAfterChange { previous_next_node, has_new_messages, has_pending_calls };
+        let next = self.next_node(&mut channels, turn).await?;
+        let status = if has_open_interrupts || next.is_some() {
+            ThreadStatus::Interrupted
+        } else {
+            ThreadStatus::Idle
+        };
+        let metadata = self.agent.thread(thread_id).await?.missing_assistant_metadata();
         let (status, updated_at) = (Some(status), Some(self.now));
         let patch = ThreadPatch { status, updated_at, metadata, ..ThreadPatch::default() };
         writes.push(Write::UpdateThread { thread_id, patch });
         channels.retain(|_, value| !value.is_null());
-        let new = checkpoint(thread_id, self.before, next, channels, self.now);
+        let new = client_checkpoint(thread_id, self.head, next, channels, self.now);
         let checkpoint_id = new.checkpoint_id;
         writes.push(Write::PutCheckpoint(new));
         Ok((checkpoint_id, writes))
     }
 
-    /// Returns what names a thread's first state as the point before the change, where nothing ever ran in it.
-    async fn base_kept(&self) -> Result<Option<BackTo>> {
-        if self.before.is_some() {
+    /// Returns a rewind that names the base point of the thread as the predecessor of the change, if nothing
+    /// ever ran in the thread; otherwise `None`.
+    async fn base_rewind_target(&self) -> Result<Option<RewindRequest>> {
+        if self.head.is_some() {
             return Ok(None);
         }
         let base = self.agent.threads().head_point(self.thread_id).await?;
         let last_seq = self.agent.thread(self.thread_id).await?.last_seq;
-        Ok(base.map(|base| BackTo {
+        Ok(base.map(|base| RewindRequest {
             keep_seq: last_seq,
             channels: Channels::new(),
             checkpoint_id: Some(base.id()),
@@ -231,18 +260,21 @@ impl Changing<'_> {
         }))
     }
 
-    /// Returns where the thread goes back to, as the new point names it. A copy of a point comes after what came before
-    /// that point.
-    async fn named(&self, back: &BackTo) -> Result<BackTo> {
-        let (Some(point), Continuation::Copied) = (&self.point, self.continuation) else {
-            return Ok(back.clone());
+    /// Returns the rewind with the predecessor that the new checkpoint names. A copy of a checkpoint has the
+    /// same predecessor as the original.
+    async fn named_rewind_target(&self, rewind: &RewindRequest) -> Result<RewindRequest> {
+        let (Some(point), Continuation::Copy) = (&self.point, self.continuation) else {
+            return Ok(rewind.clone());
         };
         let copied = self.agent.threads().state_at(self.thread_id, point.id()).await?;
-        Ok(BackTo { checkpoint_id: copied.parent_id.or_else(|| Some(point.id())), ..back.clone() })
+        Ok(RewindRequest { checkpoint_id: copied.parent_id.or_else(|| Some(point.id())), ..rewind.clone() })
     }
 
-    /// Sets the channels that clients keep; `null` removes one.
-    fn set(&self, channels: &mut Channels, values: &Channels) -> Result<()> {
+    /// Sets the channels of clients; `null` removes one.
+    ///
+    /// # Errors
+    /// [`ThreadError::InvalidStateChange`] if the channels would exceed [`CLIENT_CHANNELS_BYTES_MAX`].
+    fn set_client_channels(&self, channels: &mut Channels, values: &Channels) -> Result<()> {
         for (key, value) in values.iter().filter(|(key, _)| CLIENT_CHANNELS.contains(&key.as_str())) {
             match (key.as_str(), value, channels.get_mut(key)) {
                 (FILES_CHANNEL, Value::Object(new), Some(Value::Object(files))) => {
@@ -252,100 +284,107 @@ impl Changing<'_> {
                 _ => drop(channels.insert(key.clone(), value.clone())),
             }
         }
-        let kept = CLIENT_CHANNELS.iter().filter_map(|key| channels.get(*key));
-        let bytes: usize = kept.map(|value| value.to_string().len()).sum();
+        let client_channels = CLIENT_CHANNELS.iter().filter_map(|key| channels.get(*key));
+        let bytes: usize = client_channels.map(|value| value.to_string().len()).sum();
         if bytes > CLIENT_CHANNELS_BYTES_MAX {
-            let reason =
-                format!("{bytes} bytes beside the messages, the most is {CLIENT_CHANNELS_BYTES_MAX}");
-            return Err(ThreadError::StateChange { thread_id: self.thread_id, reason }.into());
+            let reason = format!("the channels have {bytes} bytes, the limit is {CLIENT_CHANNELS_BYTES_MAX}");
+            return Err(ThreadError::InvalidStateChange { thread_id: self.thread_id, reason }.into());
         }
         Ok(())
     }
 
-    /// Returns what withdraws the questions that are given up, and whether any stays.
-    async fn withdrawn(
+    /// Returns the writes that withdraw questions, and whether other questions stay pending.
+    /// `withdrawn_handoffs` are the handoffs that the rewind withdraws.
+    async fn withdraw_interrupts(
         &self,
         channels: &mut Channels,
-        given_up: &[Handoff],
-        back: Option<&BackTo>,
+        withdrawn_handoffs: &[Handoff],
+        rewind: Option<&RewindRequest>,
     ) -> Result<(Vec<Write>, bool)> {
         let pending = self.agent.store.pending_interrupts(self.thread_id).await?;
-        // A thread has one handoff that waits.
-        let is_all = *self.continuation == Continuation::Idle || !given_up.is_empty();
-        let is_given_up =
-            |asked: &Interrupt| is_all || Purpose::at(Some(&asked.node), None) != Purpose::Handoff;
-        let (given_up, kept): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_given_up);
-        let mut writes = match takes_questions(back) {
-            true => Vec::new(),
-            false => self.agent.runs().taken_back(&given_up, self.now).await?,
+        // A thread has at most one pending handoff, so its question is that of the withdrawn one.
+        let is_all = *self.continuation == Continuation::Idle || !withdrawn_handoffs.is_empty();
+        let is_withdrawn = |interrupt: &Interrupt| {
+            is_all || RunPurpose::from_node(Some(&interrupt.node), None) != RunPurpose::Handoff
         };
-        for asked in given_up {
-            runtime::forget_question(channels, &asked.node);
-            let (interrupt_id, at) = (asked.interrupt_id, self.now);
+        let (withdrawn, remaining): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_withdrawn);
+        let mut writes = match withdraws_questions(rewind) {
+            true => Vec::new(),
+            false => self.agent.runs().withdrawal_writes(&withdrawn, self.now).await?,
+        };
+        for interrupt in withdrawn {
+            runtime::forget_question(channels, &interrupt.node);
+            let (interrupt_id, at) = (interrupt.interrupt_id, self.now);
             writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
         }
-        Ok((writes, !kept.is_empty()))
+        Ok((writes, !remaining.is_empty()))
     }
 
-    /// Returns what gives up the handoff that waits.
-    async fn put_aside(&self, channels: &mut Channels) -> Result<runtime::Update> {
-        let mut update = runtime::Update::default();
+    /// Returns the update that withdraws the pending handoff of the thread.
+    async fn withdraw_handoff(&self, channels: &mut Channels) -> Result<runtime::GraphUpdate> {
+        let mut update = runtime::GraphUpdate::default();
         let filter = journal::HandoffFilter {
             parent_thread_id: Some(self.thread_id),
             statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
             ..journal::HandoffFilter::default()
         };
         for handoff in self.agent.store.handoffs(filter).await? {
-            let aside = handoff::put_aside(&handoff, channels, None, self.now);
-            let aside = aside.map_err(|failure| ThreadError::StateChange {
+            let dismissal = handoff::dismiss_handoff(&handoff, channels, None, self.now);
+            let dismissal = dismissal.map_err(|failure| ThreadError::InvalidStateChange {
                 thread_id: self.thread_id,
                 reason: failure.message,
             })?;
-            channels.extend(aside.channels.clone());
-            update.merge(aside);
+            channels.extend(dismissal.channels.clone());
+            update.merge(dismissal);
         }
         Ok(update)
     }
 
-    /// Returns what comes next.
-    async fn next(&self, channels: &mut Channels, turn: ChangedTurn) -> Result<Option<String>> {
-        let is_first = self.before.is_none() && self.point.is_none();
+    /// Returns the next node after the change, and sets the channels that it reads.
+    ///
+    /// # Errors
+    /// [`RunError::NoModel`] if the thread is to continue with a turn and no model is usable.
+    async fn next_node(&self, channels: &mut Channels, turn: TurnAfterChange) -> Result<Option<String>> {
+        let is_first = self.head.is_none() && self.point.is_none();
         let node = match self.continuation {
             Continuation::Idle => return Ok(None),
-            Continuation::Copied => return Ok(turn.then),
-            // Where nothing ever ran, what is put in is input.
-            Continuation::Unchanged if !(is_first && turn.brings_messages) => return Ok(turn.then),
+            Continuation::Copy => return Ok(turn.previous_next_node),
+            // In a thread in which nothing ever ran, new messages are the input of a turn.
+            Continuation::Unchanged if !(is_first && turn.has_new_messages) => {
+                return Ok(turn.previous_next_node);
+            }
             Continuation::Unchanged | Continuation::AtEntry => None,
             Continuation::After(node) => Some(node.as_str()),
         };
         if node.is_some_and(|node| [MODEL_NODE, AFTER_MODEL_NODE].contains(&node)) {
-            TOOLS_WANTED_CHANNEL.set(channels, &turn.calls_wait);
+            HAS_TOOL_CALLS_CHANNEL.set(channels, &turn.has_pending_calls);
         }
-        let purpose = Purpose::at(Some(node.unwrap_or(MODEL_NODE)), None);
-        channels.extend(Purpose::Turn.channels());
+        let purpose = RunPurpose::from_node(Some(node.unwrap_or(MODEL_NODE)), None);
+        channels.extend(RunPurpose::Turn.entry_channels());
         let thread_id = self.thread_id;
         let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
-        let model = self.agent.models.open()?;
+        let model = self.agent.models.open_selected()?;
         if model.is_none() {
-            // Without a model a thread can be filled all the same; nothing runs on in it.
+            // Without a model, messages can still be added to a thread, but nothing is executed after them.
             if *self.continuation == Continuation::Unchanged {
                 return Ok(None);
             }
-            if purpose == Purpose::Turn {
+            if purpose == RunPurpose::Turn {
                 return Err(RunError::NoModel(thread_id).into());
             }
         }
-        let driver = self.agent.driver(&assistant_id, model.as_ref(), Purpose::Turn).await?;
+        let driver = self.agent.driver(&assistant_id, model.as_ref(), RunPurpose::Turn).await?;
         let next = match node {
-            Some(node) => driver.graph.after(node, channels),
-            None => driver.graph.first(channels),
+            Some(node) => driver.graph.next_node(node, channels),
+            None => driver.graph.first_node(channels),
         };
         Ok(next.map_err(runtime::Error::from)?)
     }
 }
 
-/// Returns the checkpoint of a point that a client wrote.
-fn checkpoint(
+/// Returns the checkpoint that a client's change writes. It is the next step after `before` and keeps its
+/// pending activities.
+fn client_checkpoint(
     thread_id: ThreadId,
     before: Option<&Checkpoint>,
     next: Option<String>,
@@ -355,7 +394,7 @@ fn checkpoint(
     Checkpoint {
         checkpoint_id: CheckpointId::generate(),
         thread_id,
-        run_id: no_run(),
+        run_id: placeholder_run_id(),
         step: before.map_or(0, |before| before.step + 1),
         head_seq: 0,
         next,

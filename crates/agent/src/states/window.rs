@@ -1,4 +1,4 @@
-//! The window: what of a thread its model sees, beside the whole transcript that people and clients see.
+//! The model's view of a thread, as opposed to the whole transcript that people and clients see.
 
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
@@ -6,42 +6,43 @@ use serde::Serialize;
 use crate::Result;
 use crate::agent::services::ThreadService;
 
-/// What of a thread its model sees. The transcript is [`crate::State::messages`]; this says which of it is sent as it is, and what
-/// stands for the rest.
+/// The part of a thread that the model receives. The transcript is [`crate::ThreadSnapshot::messages`]; the
+/// window says which of its messages are sent verbatim, and which summary replaces the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelWindow {
-    /// The summary that stands for what was condensed; `None` where nothing is.
+    /// The summary that replaces compacted messages; `None` if nothing is compacted.
     pub summary: Option<String>,
-    /// The marker of that compaction.
+    /// The seq of the compaction boundary.
     pub marker_seq: Option<Seq>,
-    /// The last event that it condensed.
+    /// The seq of the last compacted event.
     pub condensed_until: Option<Seq>,
-    /// The messages that are sent, by their places: those that were kept, and a request that is sent although it was
-    /// condensed. What has left for memory is not among them.
+    /// The seqs of the messages that are sent verbatim: those that were not compacted, and a compacted
+    /// request that is still sent. Messages that memory archived are not among them.
     pub kept_seqs: Vec<Seq>,
-    /// How many messages the transcript has.
+    /// The number of messages in the transcript.
     pub transcript_messages: usize,
-    /// The size of what is sent of the conversation, by estimate.
+    /// The estimated tokens of the conversation as it is sent.
     pub tokens: u64,
 }
 
 impl ThreadService<'_> {
-    /// Returns what of the thread its model sees.
+    /// Returns the part of the thread that the model receives.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
-    pub async fn context_of(self, thread_id: ThreadId) -> Result<ModelWindow> {
+    /// Fails if the thread does not exist, or if the journal fails.
+    pub async fn model_window(self, thread_id: ThreadId) -> Result<ModelWindow> {
         let transcript = self.messages_after(thread_id, 0).await?;
-        let context = self.agent.contexts.read(&*self.agent.store, thread_id).await?;
+        let context = self.agent.contexts.read_context(&*self.agent.store, thread_id).await?;
         let compaction = context.beginning.compaction();
-        // What stands for the condensed is an event of its own, and no message of the transcript.
+        // The context also contains the summary, whose seq is that of an event and not of a message in the
+        // transcript.
         let marker_seq = compaction.map(|(seq, _)| seq);
-        let is_said = |seq: &&Seq| transcript.binary_search_by_key(*seq, |message| message.seq).is_ok();
+        let is_message = |seq: &&Seq| transcript.binary_search_by_key(*seq, |message| message.seq).is_ok();
         Ok(ModelWindow {
             summary: compaction.map(|(_, compaction)| compaction.summary.clone()),
             marker_seq,
             condensed_until: compaction.map(|(_, compaction)| compaction.last_seq),
-            kept_seqs: context.seqs.iter().filter(is_said).copied().collect(),
+            kept_seqs: context.seqs.iter().filter(is_message).copied().collect(),
             transcript_messages: transcript.len(),
             tokens: context.tokens,
         })

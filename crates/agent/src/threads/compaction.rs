@@ -1,99 +1,103 @@
-//! Compaction, as a front end asks for it: condense a thread, look at what that would be, take it back. The rules are in
-//! the `compaction` room.
+//! Manual compaction of a thread: performing it, previewing it and undoing it. The `compaction` crate
+//! contains the rules.
 
 use compaction::{
-    Compactor, NewestMarker, Previewed, Wanted, newest_marker, put_off, undone, wanted_channels,
+    CompactionPreview, CompactionRequest, Compactor, NewestCompaction, compaction_request_channels,
+    find_newest_compaction, postpone_compaction, undo_event,
 };
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, history};
-use journal::{EventQuery, Planned, Transaction, TurnQuery, Write};
+use journal::{EventQuery, ThreadVersion, Transaction, TurnQuery, Write};
 use protocol::{
     ArchiveReason, AssistantId, Checkpoint, CheckpointId, Compaction, CompactionFailed, CompactionTrigger,
     EventType, RunStatus, Seq, ThreadId, TurnsArchived,
 };
-use runtime::{Frames, RunEnd, RunScope, Start};
+use runtime::{FrameSender, RunEnd, RunScope, RunStart};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::services::ThreadService;
-use crate::assembly::Purpose;
+use crate::assembly::RunPurpose;
 use crate::{Error, Result, ThreadError};
 
-/// Events of a run that condenses, at most.
+/// The most events of a compaction run that are read to find its result.
 const RUN_EVENTS_MAX: usize = 200;
 
-/// Events or turns read at a time, in search of what memory took over.
+/// Rows per page when messages that memory archived are searched.
 const ARCHIVE_PAGE_ROWS: usize = 100;
 
-/// Attempts to take a compaction back while others change the conversation.
+/// The most attempts to undo a compaction while other processes change the conversation.
 const UNDO_ATTEMPTS_MAX: usize = 5;
 
-/// How a compaction is asked for.
+/// The parameters of a requested compaction.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct CompactionRequest {
-    /// What is to be kept above all.
+pub struct CompactionParameters {
+    /// A topic that the summary should cover in particular.
     pub focus: Option<String>,
-    /// How much stays as it is; `None` follows the settings.
-    pub keep: Option<compaction::Keep>,
+    /// The amount of the conversation that stays verbatim; `None` follows the configuration.
+    pub keep: Option<compaction::KeepPolicy>,
 }
 
-/// A compaction, done or looked at.
+/// A compaction that was performed or previewed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Condensed {
-    /// What people are shown of it in the thread's history; `None` when it was only looked at.
+pub struct ThreadCompaction {
+    /// The marker in the thread's history; `None` for a preview.
     pub marker: Option<HistoryEntry>,
-    /// The compaction.
+    /// The compaction with its summary and sizes.
     pub compaction: Compaction,
-    /// Whether it was done.
+    /// True if the compaction was stored. `false` for a preview.
     pub is_stored: bool,
 }
 
-/// A compaction that was taken back.
+/// The undo of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Uncompacted {
-    /// The marker.
+pub struct ThreadCompactionUndo {
+    /// The seq of the compaction boundary that was undone.
     pub marker_seq: Seq,
-    /// How many messages are sent as they are again.
+    /// The number of messages that are sent to the model again.
     pub replaced_count: u64,
-    /// Tokens of the next request with the summary.
+    /// The tokens of the next request with the summary.
     pub tokens_before: u64,
-    /// Tokens of the next request without it.
+    /// The tokens of the next request without the summary.
     pub tokens_after: u64,
-    /// Whether the model does not take so many, so that the next message condenses the thread again.
+    /// True if that is more than the model accepts, so that the next message compacts the thread again.
     pub is_too_large: bool,
 }
 
 impl ThreadService<'_> {
-    /// Condenses the older part of the thread. The messages stay in the journal, and [`ThreadService::uncompact`] takes it back.
+    /// Compacts the older part of the thread. The messages stay in the journal, and
+    /// [`ThreadService::undo_compaction`] restores them in the context.
     ///
     /// # Errors
-    /// [`ThreadError::NothingToCompact`] when there is nothing to compact; [`ThreadError::CompactionStopped`] when it was stopped and
-    /// [`ThreadError::NotCompacted`] when it did not help, and nothing changed; [`journal::Error::Busy`] when a run is active.
+    /// [`ThreadError::NothingToCompact`] if there is nothing to compact, [`ThreadError::CompactionStopped`]
+    /// if it was cancelled, and [`ThreadError::NotCompacted`] if it failed or was vetoed; the thread is
+    /// unchanged in all three cases. [`journal::Error::Busy`] if a run is active.
     pub async fn compact(
         self,
         thread_id: ThreadId,
-        request: &CompactionRequest,
-        frames: &Frames,
+        request: &CompactionParameters,
+        frames: &FrameSender,
         cancel: &CancellationToken,
-    ) -> Result<Condensed> {
-        self.agent.runs().sweep(frames, cancel).await?;
-        self.agent.runs().take_up(thread_id, frames, cancel).await?;
-        let model = self.agent.models.open()?;
-        let frame_tokens = self.frame_tokens(thread_id).await?;
+    ) -> Result<ThreadCompaction> {
+        self.agent.runs().sweep_all_threads(frames, cancel).await?;
+        self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
+        let model = self.agent.models.open_selected()?;
+        let frame_tokens = self.non_message_tokens(thread_id).await?;
         let compactor = self.agent.compactor(model.as_ref());
-        let wanted = wanted(request, frame_tokens);
-        let nothing = compactor.nothing_to_do(&*self.agent.store, thread_id, &wanted).await;
-        if let Some(reason) = nothing.map_err(failed(thread_id))? {
+        let parameters = compaction_request(request, frame_tokens);
+        let reason = compactor.nothing_to_compact_reason(&*self.agent.store, thread_id, &parameters).await;
+        if let Some(reason) = reason.map_err(not_compacted_error(thread_id))? {
             return Err(ThreadError::NothingToCompact { thread_id, reason }.into());
         }
-        let mut channels = Purpose::Compaction.channels();
-        channels.extend(wanted_channels(&wanted));
-        let start = Start { channels, ..Start::default() };
+        let mut channels = RunPurpose::Compaction.entry_channels();
+        channels.extend(compaction_request_channels(&parameters));
+        let start = RunStart { channels, ..RunStart::default() };
         let end = self.agent.runs().run_prepared(thread_id, start, frames, cancel).await?;
-        self.condensed(thread_id, &end).await
+        self.thread_compaction(thread_id, &end).await
     }
 
-    async fn condensed(self, thread_id: ThreadId, end: &RunEnd) -> Result<Condensed> {
+    /// Returns the compaction that the run stored, or the error that explains why it stored none.
+    async fn thread_compaction(self, thread_id: ThreadId, end: &RunEnd) -> Result<ThreadCompaction> {
         let not_compacted = |reason| ThreadError::NotCompacted { thread_id, reason };
         let events = self.agent.store.run_events(thread_id, end.run_id, 0, RUN_EVENTS_MAX).await?;
         for event in events.iter().rev() {
@@ -101,13 +105,13 @@ impl ThreadService<'_> {
                 Some(EventType::Compacted) => {
                     let compaction = event.body()?;
                     let marker = history(std::slice::from_ref(event)).pop();
-                    return Ok(Condensed { marker, compaction, is_stored: true });
+                    return Ok(ThreadCompaction { marker, compaction, is_stored: true });
                 }
                 Some(EventType::CompactionFailed) => {
-                    let failed: CompactionFailed = event.body()?;
-                    return Err(Error::from(match failed.vetoed_by {
-                        Some(by) => not_compacted(format!("{by} refused: {}", failed.reason)),
-                        None => ThreadError::NothingToCompact { thread_id, reason: failed.reason },
+                    let failure: CompactionFailed = event.body()?;
+                    return Err(Error::from(match failure.vetoed_by {
+                        Some(hook) => not_compacted(format!("{hook} refused: {}", failure.reason)),
+                        None => ThreadError::NothingToCompact { thread_id, reason: failure.reason },
                     }));
                 }
                 _ => {}
@@ -117,88 +121,103 @@ impl ThreadService<'_> {
             (RunStatus::Cancelled, _) => ThreadError::CompactionStopped(thread_id),
             (_, Some(failure)) => not_compacted(failure.message.clone()),
             (_, None) => {
-                let reason = "another run had condensed it meanwhile".to_owned();
+                let reason = "another run has compacted it meanwhile".to_owned();
                 ThreadError::NothingToCompact { thread_id, reason }
             }
         }))
     }
 
-    /// Returns what [`ThreadService::compact`] would do, the summary included. Nothing is stored.
+    /// Returns the compaction that [`ThreadService::compact`] would perform, including its summary. Stores
+    /// nothing, but may call the summarizing model.
     ///
     /// # Errors
-    /// As [`ThreadService::compact`].
+    /// Fails as [`ThreadService::compact`] does, except that an active run is no obstacle.
     pub async fn preview_compaction(
         self,
         thread_id: ThreadId,
-        request: &CompactionRequest,
-        frames: &Frames,
+        request: &CompactionParameters,
+        frames: &FrameSender,
         cancel: &CancellationToken,
-    ) -> Result<Condensed> {
+    ) -> Result<ThreadCompaction> {
         self.agent.thread(thread_id).await?;
-        let model = self.agent.models.usable();
-        let wanted = wanted(request, self.frame_tokens(thread_id).await?);
+        let model = self.agent.models.open_if_usable();
+        let parameters = compaction_request(request, self.non_message_tokens(thread_id).await?);
         let compactor: Compactor = self.agent.compactor(model.as_ref());
         let previewed =
-            compactor.preview(&*self.agent.store, thread_id, &wanted, RunScope { frames, cancel }).await;
-        match previewed.map_err(failed(thread_id))? {
-            Some(Previewed::Ready(compaction)) => {
-                Ok(Condensed { marker: None, compaction: *compaction, is_stored: false })
+            compactor.preview(&*self.agent.store, thread_id, &parameters, RunScope { frames, cancel }).await;
+        match previewed.map_err(not_compacted_error(thread_id))? {
+            Some(CompactionPreview::Ready(compaction)) => {
+                Ok(ThreadCompaction { marker: None, compaction: *compaction, is_stored: false })
             }
-            Some(Previewed::Nothing(reason)) => {
+            Some(CompactionPreview::Nothing(reason)) => {
                 Err(ThreadError::NothingToCompact { thread_id, reason }.into())
             }
             None => Err(ThreadError::CompactionStopped(thread_id).into()),
         }
     }
 
-    /// Takes the newest compaction back: what it stands for is sent to the model again, and what memory kept of it is in
-    /// memory no more. It is one transaction, worked out again when somebody changed the conversation meanwhile.
+    /// Undoes the newest compaction. The compacted messages are sent to the model again, and the summaries
+    /// that memory made of them are removed.
+    ///
+    /// The undo is one transaction. It is planned again, up to `UNDO_ATTEMPTS_MAX` times, if another
+    /// process changed the conversation meanwhile.
     ///
     /// # Errors
-    /// [`ThreadError::NothingToUndo`] when nothing is compacted; [`journal::Error::Busy`] when a run is active;
-    /// [`journal::Error::Differs`] when it went on changing, or another compaction was taken back meanwhile.
-    pub async fn uncompact(self, thread_id: ThreadId) -> Result<Uncompacted> {
-        let mut first = None;
+    /// [`ThreadError::NothingToUndo`] if nothing is compacted, [`journal::Error::Busy`] if a run is active,
+    /// and [`journal::Error::Conflict`] if the conversation kept changing or another compaction became the
+    /// newest.
+    pub async fn undo_compaction(self, thread_id: ThreadId) -> Result<ThreadCompactionUndo> {
+        let mut expected_marker = None;
         for _ in 1..UNDO_ATTEMPTS_MAX {
-            match self.uncompact_once(thread_id, &mut first).await {
-                Err(Error::Journal(journal::Error::Differs { .. })) => {}
+            match self.try_undo_compaction(thread_id, &mut expected_marker).await {
+                Err(Error::Journal(journal::Error::Conflict { .. })) => {}
                 done => return done,
             }
         }
-        self.uncompact_once(thread_id, &mut first).await
+        self.try_undo_compaction(thread_id, &mut expected_marker).await
     }
 
-    /// Takes the newest compaction back as long as it is `meant`, which the first attempt finds out.
-    async fn uncompact_once(self, thread_id: ThreadId, meant: &mut Option<Seq>) -> Result<Uncompacted> {
-        let planned = Planned { thread_id, last_seq: self.agent.thread(thread_id).await?.last_seq };
+    /// Tries once to undo the newest compaction. The first attempt stores its seq in `expected_marker`; later
+    /// attempts fail if another compaction has become the newest.
+    async fn try_undo_compaction(
+        self,
+        thread_id: ThreadId,
+        expected_marker: &mut Option<Seq>,
+    ) -> Result<ThreadCompactionUndo> {
+        let planned = ThreadVersion { thread_id, last_seq: self.agent.thread(thread_id).await?.last_seq };
         if let Some(run) = self.agent.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            // One whose process is gone goes on with what is sent then.
-            self.agent.leases.ended(&run).await?;
+            // An orphaned run is no obstacle: its resumption will use the restored context.
+            self.agent.leases.lease_end_time(&run).await?;
         }
-        let (model, frame_tokens) = (self.agent.models.usable(), self.frame_tokens(thread_id).await?);
+        let (model, frame_tokens) =
+            (self.agent.models.open_if_usable(), self.non_message_tokens(thread_id).await?);
         let name = model.as_ref().map(|model| model.name().to_string()).unwrap_or_default();
-        let before = self.agent.contexts.read(&*self.agent.store, thread_id).await?;
+        let before = self.agent.contexts.read_context(&*self.agent.store, thread_id).await?;
         let tokens_before = before.request_tokens(&name, frame_tokens);
-        let Some(marker) = newest_marker(&*self.agent.store, thread_id, &before.beginning).await? else {
+        let Some(marker) = find_newest_compaction(&*self.agent.store, thread_id, &before.beginning).await?
+        else {
             return Err(ThreadError::NothingToUndo(thread_id).into());
         };
-        if *meant.get_or_insert(marker.seq) != marker.seq {
+        if *expected_marker.get_or_insert(marker.seq) != marker.seq {
             let id = thread_id.to_string();
-            return Err(journal::Error::Differs { what: "compaction that is taken back", id }.into());
+            return Err(journal::Error::Conflict { what: "compaction to undo", id }.into());
         }
         let now = Timestamp::now();
         let checkpoint = self.agent.store.checkpoint(thread_id).await?;
         let checkpoint_id = checkpoint.as_ref().map(|point| point.checkpoint_id);
-        // A transfer that is committed before this is noticed here, and one that comes behind it notices the undo.
-        let mut writes =
-            vec![Write::ExpectContext(planned), Write::ExpectCheckpoint { thread_id, checkpoint_id }];
-        writes.extend(self.restored(thread_id, &marker, now).await?);
-        writes.push(Write::Append { thread_id, events: vec![undone(&marker, now)?] });
+        // Summarizations by memory and this undo exclude each other: one that was committed earlier makes
+        // this transaction fail, and a later one fails because of the undo.
+        let mut writes = vec![
+            Write::ExpectUnchangedContext(planned),
+            Write::ExpectCheckpoint { thread_id, checkpoint_id },
+        ];
+        writes.extend(self.memory_restore_writes(thread_id, &marker, now).await?);
+        writes.push(Write::Append { thread_id, events: vec![undo_event(&marker, now)?] });
         if let Some(mut point) = checkpoint {
-            // Or it would be condensed again with the next message.
+            // Without the postponement, the next message would compact the thread again at once.
             let window = model.as_ref().and_then(|model| model.limits().context_tokens);
             let freed = marker.compaction.tokens_before.saturating_sub(marker.compaction.tokens_after);
-            put_off(&mut point.channels, tokens_before + freed, window);
+            postpone_compaction(&mut point.channels, tokens_before + freed, window);
             let checkpoint_id = CheckpointId::generate();
             writes.push(Write::PutCheckpoint(Checkpoint { checkpoint_id, created_at: now, ..point }));
         }
@@ -206,33 +225,34 @@ impl ThreadService<'_> {
         let after = self
             .agent
             .contexts
-            .read(&*self.agent.store, thread_id)
+            .read_context(&*self.agent.store, thread_id)
             .await?
             .request_tokens(&name, frame_tokens);
-        // Whoever takes it back has seen how full it is.
-        self.agent.handoffs().proposed_at(thread_id, after).await?;
-        Ok(Uncompacted {
+        // The person has just seen the size of the context, so that no handoff is suggested for it.
+        self.agent.handoffs().record_proposed_size(thread_id, after).await?;
+        Ok(ThreadCompactionUndo {
             marker_seq: marker.seq,
             replaced_count: marker.compaction.replaced_count,
             tokens_before,
             tokens_after: after,
-            is_too_large: !self.agent.compactor(model.as_ref()).takes(after),
+            is_too_large: !self.agent.compactor(model.as_ref()).can_accept(after),
         })
     }
 
-    /// Returns the writes by which memory gives back the turns that it took over from this compaction. What an earlier one
-    /// condensed went with them, and is due again.
-    async fn restored(
+    /// Returns the writes that restore the messages which memory archived because of this compaction.
+    /// Messages of an earlier compaction were archived with them and are queued for summarization again.
+    async fn memory_restore_writes(
         self,
         thread_id: ThreadId,
-        marker: &NewestMarker,
+        marker: &NewestCompaction,
         now: Timestamp,
     ) -> Result<Vec<Write>> {
         let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
         let mut summary_ids = Vec::new();
-        for archived in self.archived_by(thread_id, marker.seq).await? {
-            // A copy of another thread tells of summaries that stand for the turns of that one.
-            if self.stands_for(&assistant_id, thread_id, &archived).await? {
+        for archived in self.turns_archived_by(thread_id, marker.seq).await? {
+            // Events that were copied from another thread name summaries of that thread's messages, which
+            // stay archived.
+            if self.has_standing_summary(&assistant_id, thread_id, &archived).await? {
                 summary_ids.push(archived.summary_id);
             }
         }
@@ -241,30 +261,31 @@ impl ThreadService<'_> {
         }
         let mut writes = vec![Write::RestoreTurns { summary_ids, scope: None }];
         if self.agent.config.memory.enabled && marker.compaction.previous_seq.is_some() {
-            let item = memory::transfer_due(&*self.agent.store, &assistant_id, thread_id, now).await?;
-            writes.push(Write::Enqueue(item));
+            let item = memory::build_transfer_item(&*self.agent.store, &assistant_id, thread_id, now).await?;
+            writes.push(Write::PutOutboxItem(item));
         }
         Ok(writes)
     }
 
-    /// Returns what memory took over because of this compaction.
-    async fn archived_by(self, thread_id: ThreadId, marker_seq: Seq) -> Result<Vec<TurnsArchived>> {
-        let (mut found, mut after) = (Vec::new(), marker_seq);
+    /// Returns the archivings that memory performed because of this compaction. Reads all such events after
+    /// the boundary, page by page.
+    async fn turns_archived_by(self, thread_id: ThreadId, marker_seq: Seq) -> Result<Vec<TurnsArchived>> {
+        let (mut archivings, mut after) = (Vec::new(), marker_seq);
         loop {
             let types = vec![EventType::TurnsArchived];
             let query = EventQuery { types, ..EventQuery::after(after, ARCHIVE_PAGE_ROWS) };
             let page = self.agent.store.events(thread_id, query).await?;
-            let Some(last) = page.last() else { return Ok(found) };
+            let Some(last) = page.last() else { return Ok(archivings) };
             after = last.seq;
             let archived = page.iter().filter_map(|event| event.body().ok());
-            found.extend(archived.filter(|archived: &TurnsArchived| {
+            archivings.extend(archived.filter(|archived: &TurnsArchived| {
                 archived.reason == ArchiveReason::Compaction && archived.marker_seq == Some(marker_seq)
             }));
         }
     }
 
-    /// Returns whether a summary stands for turns of the thread.
-    async fn stands_for(
+    /// Returns whether the archived summary covers messages of this thread.
+    async fn has_standing_summary(
         self,
         assistant_id: &AssistantId,
         thread_id: ThreadId,
@@ -279,7 +300,7 @@ impl ThreadService<'_> {
                 first,
                 last,
                 limit: ARCHIVE_PAGE_ROWS,
-                ..TurnQuery::of(assistant_id.clone())
+                ..TurnQuery::for_agent(assistant_id.clone())
             };
             let page = self.agent.store.turns(query).await?;
             if page.iter().any(|turn| turn.summary_id == Some(archived.summary_id)) {
@@ -292,16 +313,18 @@ impl ThreadService<'_> {
         }
     }
 
-    /// Returns the tokens of everything in the thread's next request that is no message; 0 where nothing is sent.
-    async fn frame_tokens(self, thread_id: ThreadId) -> Result<u64> {
-        let Some(model) = self.agent.models.usable() else { return Ok(0) };
-        let preview = self.preview(thread_id, &model).await?;
+    /// Returns the tokens of the thread's next request without its messages: instructions, tools and the
+    /// like. 0 without a usable model.
+    async fn non_message_tokens(self, thread_id: ThreadId) -> Result<u64> {
+        let Some(model) = self.agent.models.open_if_usable() else { return Ok(0) };
+        let preview = self.preview_request(thread_id, &model).await?;
         Ok(preview.tools + preview.hooks.iter().map(|(_, tokens)| tokens).sum::<u64>())
     }
 }
 
-fn wanted(request: &CompactionRequest, frame_tokens: u64) -> Wanted {
-    Wanted {
+/// Returns a compaction request for a run that does nothing else.
+fn compaction_request(request: &CompactionParameters, frame_tokens: u64) -> CompactionRequest {
+    CompactionRequest {
         trigger: CompactionTrigger::Manual,
         focus: request.focus.clone(),
         keep: request.keep,
@@ -310,6 +333,7 @@ fn wanted(request: &CompactionRequest, frame_tokens: u64) -> Wanted {
     }
 }
 
-fn failed(thread_id: ThreadId) -> impl Fn(runtime::Failure) -> ThreadError {
+/// Returns a function that builds the error of a failed compaction.
+fn not_compacted_error(thread_id: ThreadId) -> impl Fn(runtime::StepFailure) -> ThreadError {
     move |failure| ThreadError::NotCompacted { thread_id, reason: failure.message }
 }

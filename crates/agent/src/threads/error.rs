@@ -4,138 +4,148 @@ use std::path::PathBuf;
 
 use protocol::{CheckpointId, Seq, ThreadId};
 
-use crate::Class;
-use crate::error::{Advice, more_of};
+use crate::ErrorClass;
+use crate::error::{ErrorAdvice, ambiguous_id_hint};
 use crate::requests::METADATA_BYTES_MAX;
 
-/// Why a call about a thread failed.
+/// The reason why a call about a thread failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadError {
-    /// No thread's id begins with that.
+    /// No thread's id begins with the given text.
     #[error("find a thread `{0}`")]
     Unknown(String),
-    /// Several threads' ids begin with that.
+    /// The ids of several threads begin with the given prefix.
     #[error("choose among {} threads that begin with `{prefix}`", matches.len())]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         prefix: String,
-        /// The first of them.
+        /// The matching threads, or the first of them.
         matches: Vec<ThreadId>,
     },
-    /// A thread with that id is there already.
-    #[error("create thread {0}: there is one already")]
+    /// A thread with that id already exists.
+    #[error("create thread {0}: it already exists")]
     Exists(ThreadId),
     /// The thread has no event with that seq.
-    #[error("find event {seq} in thread {thread_id}: its last one is {last_seq}")]
+    #[error("find event {seq} in thread {thread_id}: the last event is {last_seq}")]
     UnknownEvent {
         /// The thread.
         thread_id: ThreadId,
-        /// What was given.
+        /// The given seq.
         seq: Seq,
-        /// The newest event there is.
+        /// The seq of the newest event.
         last_seq: Seq,
     },
-    /// The thread has no such point in its past.
+    /// The thread has no such checkpoint.
     #[error("find checkpoint `{given}` in thread {thread_id}")]
     UnknownCheckpoint {
         /// The thread.
         thread_id: ThreadId,
-        /// What was given.
+        /// The given id.
         given: CheckpointId,
     },
-    /// The state of a thread cannot be changed like that.
+    /// The requested change of the thread's state is invalid.
     #[error("change the state of thread {thread_id}: {reason}")]
-    StateChange {
+    InvalidStateChange {
         /// The thread.
         thread_id: ThreadId,
-        /// What is wrong with the change.
+        /// The problem with the change.
         reason: String,
     },
-    /// Notes about a thread hold what looks like a key, a token or a password.
-    #[error("keep `{0}` among the notes about the thread: it holds what looks like a secret")]
+    /// The metadata of a thread contains what looks like a key, a token or a password.
+    #[error("store `{0}` in the metadata of the thread: it contains what looks like a secret")]
     SecretInMetadata(String),
-    /// Notes about a thread are too large.
-    #[error("keep notes about the thread: they have {0} bytes, the most is {METADATA_BYTES_MAX}")]
+    /// The metadata of a thread is larger than `METADATA_BYTES_MAX`.
+    #[error("store the metadata of the thread: it has {0} bytes, the limit is {METADATA_BYTES_MAX}")]
     MetadataTooLarge(usize),
-    /// What a thread's next request would hold cannot be told.
-    #[error("work out the context of thread {thread_id}: {reason}")]
-    Preview {
+    /// The thread's next request could not be previewed.
+    #[error("preview the context of thread {thread_id}: {reason}")]
+    PreviewFailed {
         /// The thread.
         thread_id: ThreadId,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// There is nothing to compact.
+    /// The thread has no messages that could be compacted.
     #[error("compact thread {thread_id}: there is nothing to compact: {reason}")]
     NothingToCompact {
         /// The thread.
         thread_id: ThreadId,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// A person stopped the compaction, and the thread is as it was.
+    /// A person stopped the compaction. The thread is unchanged.
     #[error("compact thread {0}: it was stopped")]
     CompactionStopped(ThreadId),
-    /// The thread was not compacted, and is as it was.
+    /// The compaction failed or was vetoed. The thread is unchanged.
     #[error("compact thread {thread_id}: {reason}")]
     NotCompacted {
         /// The thread.
         thread_id: ThreadId,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// Nothing is compacted in the thread.
-    #[error("take a compaction of thread {0} back: nothing is compacted in it")]
+    /// The thread has no compaction to undo.
+    #[error("undo a compaction of thread {0}: nothing is compacted in it")]
     NothingToUndo(ThreadId),
     /// A file or folder cannot be read.
     #[error("read {}: {reason}", path.display())]
-    Input {
-        /// The file.
+    UnreadableInput {
+        /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// A session file could not be read.
     #[error(transparent)]
     Transcript(transcripts::Error),
-    /// A stored event cannot be read.
+    /// A stored event could not be parsed.
     #[error(transparent)]
-    Event(protocol::UnreadableBody),
+    Event(protocol::EventBodyError),
 }
 
 impl ThreadError {
-    pub(crate) fn advice(&self) -> Advice {
+    /// Returns the class of the failure and a hint for the person.
+    pub(crate) fn advice(&self) -> ErrorAdvice {
         match self {
-            Self::Unknown(_) => {
-                Class::User.with("`segue threads list` shows the threads; the beginning of an id is enough")
+            Self::Unknown(_) => ErrorClass::User
+                .with_hint("`segue threads list` shows the threads; the beginning of an id is enough"),
+            Self::Ambiguous { matches, .. } => ErrorClass::User.with_hint(ambiguous_id_hint(matches)),
+            Self::Exists(_) => {
+                ErrorClass::Conflict.with_hint("choose another id, or let the server choose one")
             }
-            Self::Ambiguous { matches, .. } => Class::User.with(more_of(matches)),
-            Self::Exists(_) => Class::Conflict.with("choose another id, or let the server choose one"),
             Self::UnknownEvent { .. } => {
-                Class::User.with("`segue history THREAD` shows the events with their numbers")
+                ErrorClass::User.with_hint("`segue history THREAD` shows the events with their numbers")
             }
-            Self::UnknownCheckpoint { .. } => Class::User.with("the thread's history lists its checkpoints"),
-            Self::StateChange { .. } => {
-                Class::User.with("nothing was changed; mend the change and send it again")
+            Self::UnknownCheckpoint { .. } => {
+                ErrorClass::User.with_hint("the thread's history lists its checkpoints")
+            }
+            Self::InvalidStateChange { .. } => {
+                ErrorClass::User.with_hint("nothing was changed; correct the change and send it again")
             }
             Self::SecretInMetadata(_) => {
-                Class::User.with("leave it out: notes are shown wherever threads are listed")
+                ErrorClass::User.with_hint("leave it out: metadata is shown wherever threads are listed")
             }
-            Self::MetadataTooLarge(_) => Class::User.with("keep large values as items of the store"),
-            Self::Preview { .. } => Class::Internal.with("`segue doctor` checks what a request is made of"),
+            Self::MetadataTooLarge(_) => {
+                ErrorClass::User.with_hint("store large values as items of the store")
+            }
+            Self::PreviewFailed { .. } => {
+                ErrorClass::Internal.with_hint("`segue doctor` checks the parts of a request")
+            }
             Self::NothingToCompact { .. } => {
-                Class::User.with("`segue context THREAD` shows what fills its context")
+                ErrorClass::User.with_hint("`segue context THREAD` shows what fills its context")
             }
-            Self::CompactionStopped(_) => Class::Stopped.with("nothing was changed; ask for it again"),
-            Self::NotCompacted { .. } => {
-                Class::Model.with("nothing was changed; `segue handoff THREAD` goes on in a short thread")
+            Self::CompactionStopped(_) => {
+                ErrorClass::Stopped.with_hint("nothing was changed; request it again")
             }
-            Self::NothingToUndo(_) => Class::User
-                .with("`segue history THREAD --markers` shows what was compacted, and what was taken back"),
-            Self::Input { .. } => Class::User.with("check the path and its permissions"),
-            // What is wrong with a session file says what to do in the same line.
-            Self::Transcript(_) => (Class::User, None),
-            Self::Event(_) => (Class::Store, None),
+            Self::NotCompacted { .. } => ErrorClass::Model
+                .with_hint("nothing was changed; `segue handoff THREAD` continues in a short thread"),
+            Self::NothingToUndo(_) => ErrorClass::User.with_hint(
+                "`segue history THREAD --markers` shows which messages were compacted, and which compactions were undone",
+            ),
+            Self::UnreadableInput { .. } => ErrorClass::User.with_hint("check the path and its permissions"),
+            // The error of a session file contains its remedy.
+            Self::Transcript(_) => (ErrorClass::User, None),
+            Self::Event(_) => (ErrorClass::Store, None),
         }
     }
 }
@@ -145,35 +155,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_threads_say_what_failed_and_what_can_be_done() {
+    fn thread_errors_name_the_failure_and_a_remedy() {
         let thread_id = ThreadId::generate();
-        let check = |error: ThreadError, text: &str, class: Class, hint: &str| {
+        let check = |error: ThreadError, text: &str, class: ErrorClass, hint: &str| {
             assert_eq!(error.to_string(), text.replace("ID", &thread_id.to_string()));
-            let (found, advice) = error.advice();
+            let (actual_class, advice) = error.advice();
             assert_eq!(
-                (found, advice.as_deref().unwrap_or_default().contains(hint)),
+                (actual_class, advice.as_deref().unwrap_or_default().contains(hint)),
                 (class, true),
                 "{error}"
             );
         };
         let reason = || "why".to_owned();
-        check(ThreadError::Unknown("x".to_owned()), "find a thread `x`", Class::User, "segue threads list");
+        check(
+            ThreadError::Unknown("x".to_owned()),
+            "find a thread `x`",
+            ErrorClass::User,
+            "segue threads list",
+        );
         check(
             ThreadError::Exists(thread_id),
-            "create thread ID: there is one already",
-            Class::Conflict,
+            "create thread ID: it already exists",
+            ErrorClass::Conflict,
             "another id",
         );
         let ambiguous = ThreadError::Ambiguous { prefix: "x".to_owned(), matches: vec![thread_id] };
-        check(ambiguous, "choose among 1 threads that begin with `x`", Class::User, &thread_id.to_string());
+        check(
+            ambiguous,
+            "choose among 1 threads that begin with `x`",
+            ErrorClass::User,
+            &thread_id.to_string(),
+        );
         let unknown = ThreadError::UnknownEvent { thread_id, seq: 9, last_seq: 2 };
-        check(unknown, "find event 9 in thread ID: its last one is 2", Class::User, "segue history");
+        check(unknown, "find event 9 in thread ID: the last event is 2", ErrorClass::User, "segue history");
         let nothing = ThreadError::NothingToCompact { thread_id, reason: reason() };
-        check(nothing, "compact thread ID: there is nothing to compact: why", Class::User, "segue context");
+        check(
+            nothing,
+            "compact thread ID: there is nothing to compact: why",
+            ErrorClass::User,
+            "segue context",
+        );
         let not = ThreadError::NotCompacted { thread_id, reason: reason() };
-        check(not, "compact thread ID: why", Class::Model, "nothing was changed");
+        check(not, "compact thread ID: why", ErrorClass::Model, "nothing was changed");
         let large = ThreadError::MetadataTooLarge(70_000);
-        let text = "keep notes about the thread: they have 70000 bytes, the most is 65536";
-        check(large, text, Class::User, "items of the store");
+        let text = "store the metadata of the thread: it has 70000 bytes, the limit is 65536";
+        check(large, text, ErrorClass::User, "items of the store");
     }
 }

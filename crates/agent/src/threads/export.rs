@@ -1,37 +1,39 @@
-//! A thread's history as Markdown, for people, and as JSON. Reasoning is left out; nothing is read or decided here.
+//! The history of a thread as Markdown for people, and as JSON. Reasoning of models is left out. This module
+//! reads nothing; callers pass the entries.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use journal::view::{ArchiveMarker, HistoryEntry, HistoryItem, SummaryMarker};
-use protocol::{Block, Message, Rating, Seq, Thread};
+use protocol::{ContentBlock, Message, Rating, Seq, Thread};
 use serde_json::json;
 
-/// Returns the history as Markdown for people; reasoning is left out.
+/// Returns the history as Markdown for people, without reasoning.
 pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
     let mut out = format!("# {}\n", thread.name.as_deref().unwrap_or("Thread"));
     // Writing to a String cannot fail.
     let _ = writeln!(out, "\nThread `{}`\n", thread.thread_id);
-    let undone: BTreeSet<Seq> = entries.iter().filter_map(undone_marker).collect();
+    let undone: BTreeSet<Seq> = entries.iter().filter_map(undone_marker_seq).collect();
     for entry in entries {
-        let (who, mut text) = match &entry.what {
-            HistoryItem::Message(message) => (speaker(message).to_owned(), markdown(message)),
+        let (heading, mut text) = match &entry.item {
+            HistoryItem::Message(message) => (speaker_label(message).to_owned(), message_markdown(message)),
             HistoryItem::Boundary(boundary) => {
-                ("Earlier messages condensed by the original agent".to_owned(), boundary.text.clone())
+                ("Earlier messages compacted by the original agent".to_owned(), boundary.text.clone())
             }
             HistoryItem::Marker(marker) => {
-                let standing = if undone.contains(&entry.seq) { ", taken back" } else { "" };
-                (format!("{}{standing}", condensed(marker)), quoted(&marker.summary))
+                let suffix = if undone.contains(&entry.seq) { ", undone" } else { "" };
+                (format!("{}{suffix}", marker_heading(marker)), quote_summary(&marker.summary))
             }
             HistoryItem::Undone(undone) => (
-                format!("Condensing taken back (marker {})", undone.marker_seq),
-                "_What it stood for is sent again._".to_owned(),
+                format!("Compaction undone (marker {})", undone.marker_seq),
+                "_The compacted messages are sent to the model again._".to_owned(),
             ),
-            HistoryItem::Failed(failed) => ("Condensing failed".to_owned(), quoted(&failed.reason)),
+            HistoryItem::Failed(failed) => ("Compaction failed".to_owned(), quote_summary(&failed.reason)),
             HistoryItem::Archived(archived) => {
                 let ArchiveMarker { turn_count, first_seq, last_seq, model, .. } = &**archived;
-                let told = format!("{turn_count} turns went to memory ({first_seq}–{last_seq}; {model})");
-                (told, quoted(&archived.summary))
+                let heading =
+                    format!("{turn_count} messages moved to memory ({first_seq}–{last_seq}; {model})");
+                (heading, quote_summary(&archived.summary))
             }
         };
         if let Some(Some(feedback)) = &entry.feedback {
@@ -39,34 +41,35 @@ pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
                 Rating::Up => "up",
                 Rating::Down => "down",
             };
-            let comment = feedback.comment.as_deref().map(|text| format!(": {}", one_line(text)));
+            let comment = feedback.comment.as_deref().map(|text| format!(": {}", to_one_line(text)));
             let _ = writeln!(text, "\n_Feedback: thumb {thumb}{}_", comment.unwrap_or_default());
         }
         if !text.trim().is_empty() {
-            let _ = writeln!(out, "## {who} · {}\n\n{}\n", entry.seq, text.trim_end());
+            let _ = writeln!(out, "## {heading} · {}\n\n{}\n", entry.seq, text.trim_end());
         }
     }
     out
 }
 
-/// Returns the thread and its history as JSON; reasoning is left out.
+/// Returns the thread and its history as JSON, without reasoning.
 ///
 /// # Errors
-/// When something in them cannot be written as JSON.
+/// Fails if a value cannot be serialized as JSON.
 pub fn export_json(thread: &Thread, mut entries: Vec<HistoryEntry>) -> serde_json::Result<String> {
-    entries.iter_mut().for_each(leave_out_reasoning);
+    entries.iter_mut().for_each(remove_reasoning);
     Ok(serde_json::to_string_pretty(&json!({"thread": thread, "history": entries}))? + "\n")
 }
 
-/// Reasoning is not part of what was said.
-fn leave_out_reasoning(entry: &mut HistoryEntry) {
-    if let HistoryItem::Message(Message::Ai(answer)) = &mut entry.what {
-        answer.content.retain(|block| !matches!(block, Block::Thinking { .. }));
+/// Removes the reasoning from a model's message, because it is not part of the conversation.
+fn remove_reasoning(entry: &mut HistoryEntry) {
+    if let HistoryItem::Message(Message::Ai(answer)) = &mut entry.item {
+        answer.content.retain(|block| !matches!(block, ContentBlock::Thinking { .. }));
     }
 }
 
-fn undone_marker(entry: &HistoryEntry) -> Option<Seq> {
-    match &entry.what {
+/// Returns the seq of the compaction boundary that the entry undoes; `None` for other entries.
+fn undone_marker_seq(entry: &HistoryEntry) -> Option<Seq> {
+    match &entry.item {
         HistoryItem::Undone(undone) => Some(undone.marker_seq),
         HistoryItem::Message(_)
         | HistoryItem::Boundary(_)
@@ -76,26 +79,28 @@ fn undone_marker(entry: &HistoryEntry) -> Option<Seq> {
     }
 }
 
-/// Returns the heading of a marker.
-fn condensed(marker: &SummaryMarker) -> String {
+/// Returns the heading of a compaction.
+fn marker_heading(marker: &SummaryMarker) -> String {
     let SummaryMarker { replaced_count, first_seq, last_seq, tokens_before, tokens_after, .. } = marker;
     format!(
-        "{replaced_count} messages condensed ({first_seq}–{last_seq}; {tokens_before} → {tokens_after} tokens; {}; {})",
+        "{replaced_count} messages compacted ({first_seq}–{last_seq}; {tokens_before} → {tokens_after} tokens; {}; {})",
         marker.trigger.as_str(),
         marker.model
     )
 }
 
-fn one_line(text: &str) -> String {
+/// Returns the text with all whitespace, including line breaks, reduced to single spaces.
+fn to_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a summary as a quotation: its headings are none of the document.
-fn quoted(summary: &str) -> String {
+/// Returns a summary as a block quote, so that its headings are not headings of the document.
+fn quote_summary(summary: &str) -> String {
     summary.lines().map(|line| format!("> {line}\n")).collect()
 }
 
-const fn speaker(message: &Message) -> &'static str {
+/// Returns the name of the speaker of a message.
+const fn speaker_label(message: &Message) -> &'static str {
     match message {
         Message::Human(_) => "Human",
         Message::Ai(_) => "AI",
@@ -103,20 +108,21 @@ const fn speaker(message: &Message) -> &'static str {
     }
 }
 
-fn markdown(message: &Message) -> String {
+/// Returns the content of a message as Markdown.
+fn message_markdown(message: &Message) -> String {
     let mut text = String::new();
     for block in message.content() {
         match block {
-            Block::Text { text: part } => {
+            ContentBlock::Text { text: part } => {
                 let _ = writeln!(text, "{part}");
             }
-            Block::ToolCall { name, args, .. } => {
+            ContentBlock::ToolCall { name, args, .. } => {
                 let _ = writeln!(text, "`{name}` {args}");
             }
-            Block::Media { media_type, .. } => {
+            ContentBlock::Media { media_type, .. } => {
                 let _ = writeln!(text, "[{media_type}]");
             }
-            Block::Thinking { .. } | Block::Opaque { .. } => {}
+            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => {}
         }
     }
     text
@@ -133,6 +139,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a compaction of two messages.
     fn compaction() -> Compaction {
         Compaction {
             schema_version: 1,
@@ -158,34 +165,34 @@ mod tests {
     }
 
     #[test]
-    fn c6_d7_markers_what_was_taken_back_and_feedback_are_in_the_export() {
-        let (thread_id, at, run_id) = (ThreadId::generate(), Timestamp::UNIX_EPOCH, RunId::generate());
+    fn c6_d7_the_export_contains_markers_undone_compactions_and_feedback() {
+        let (thread_id, now, run_id) = (ThreadId::generate(), Timestamp::UNIX_EPOCH, RunId::generate());
         let undone = CompactionUndone { marker_seq: 3, clip_seqs: Vec::new() };
         let events = [
-            NewEvent::message(&Message::human("Count."), at).unwrap(),
-            NewEvent::message(&Message::ai("One."), at).unwrap(),
-            NewEvent::new(EventType::Compacted, &compaction(), at).unwrap(),
-            NewEvent::new(EventType::CompactionUndone, &undone, at).unwrap(),
+            NewEvent::from_message(&Message::human("Count."), now).unwrap(),
+            NewEvent::from_message(&Message::ai("One."), now).unwrap(),
+            NewEvent::new(EventType::Compacted, &compaction(), now).unwrap(),
+            NewEvent::new(EventType::CompactionUndone, &undone, now).unwrap(),
         ];
-        let stored = events.into_iter().zip(1..).map(|(event, seq)| Event::stored(event, thread_id, seq));
+        let stored = events.into_iter().zip(1..).map(|(event, seq)| Event::from_new(event, thread_id, seq));
         let mut entries = history(&stored.collect::<Vec<_>>());
         entries[1].feedback = Some(Some(RunFeedback {
             thread_id,
             run_id,
-            user_id: RunFeedback::LOCAL.to_owned(),
+            user_id: RunFeedback::LOCAL_USER.to_owned(),
             rating: Rating::Up,
             comment: Some("good\n# one".to_owned()),
-            created_at: at,
-            updated_at: at,
+            created_at: now,
+            updated_at: now,
         }));
-        let markdown = export_markdown(&Thread::blank(thread_id, AssistantId::default(), at), &entries);
+        let markdown = export_markdown(&Thread::blank(thread_id, AssistantId::default(), now), &entries);
         for line in [
-            "## 2 messages condensed (1–2; 900 → 300 tokens; manual; extractive), taken back · 3",
+            "## 2 messages compacted (1–2; 900 → 300 tokens; manual; extractive), undone · 3",
             "> # Not a heading",
             "_Feedback: thumb up: good # one_",
-            "## Condensing taken back (marker 3) · 4",
+            "## Compaction undone (marker 3) · 4",
         ] {
-            assert!(markdown.lines().any(|found| found == line), "{line}: {markdown}");
+            assert!(markdown.lines().any(|exported| exported == line), "{line}: {markdown}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What happened in a thread, as a front end shows it: pages of history, every event, the trace of a run, what people
-//! think of it. Where messages were condensed there is a marker; the messages are there all the same.
+//! The history of threads and runs for people: pages of entries, all events, and feedback on runs. Compacted
+//! messages are part of the history, with a marker for each compaction.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use protocol::{Event, Message, Rating, Run, RunFeedback, RunId, Seq, ThreadId};
 use crate::agent::services::{RunService, ThreadService};
 use crate::{Result, RunError};
 
-/// Threads that are looked through for the newest run: those that were active last.
-const NEWEST_THREADS: usize = 20;
+/// The number of most recently active threads that are searched for the newest run.
+const NEWEST_RUN_THREADS_MAX: usize = 20;
 
 impl ThreadService<'_> {
-    /// Returns every event of the thread, in order.
+    /// Returns all visible events of the thread in order. Reads page by page.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn events(self, thread_id: ThreadId) -> Result<Vec<Event>> {
         let mut events: Vec<Event> = Vec::new();
         loop {
@@ -33,41 +33,42 @@ impl ThreadService<'_> {
         }
     }
 
-    /// Returns what people are shown of the thread, all of it, with what the person here thinks of its runs.
+    /// Returns the complete history of the thread, with this person's feedback on its runs.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn history(self, thread_id: ThreadId) -> Result<Vec<HistoryEntry>> {
         let mut entries = history(&self.events(thread_id).await?);
         let mut answers: BTreeMap<RunId, usize> = BTreeMap::new();
-        for (at, entry) in entries.iter().enumerate() {
-            if let (HistoryItem::Message(Message::Ai(_)), Some(run_id)) = (&entry.what, entry.run_id) {
-                answers.insert(run_id, at);
+        for (index, entry) in entries.iter().enumerate() {
+            if let (HistoryItem::Message(Message::Ai(_)), Some(run_id)) = (&entry.item, entry.run_id) {
+                answers.insert(run_id, index);
             }
         }
         let run_ids: Vec<RunId> = answers.keys().copied().collect();
         for feedback in self.agent.store.feedback(thread_id, &run_ids, self.agent.feedback_user()).await? {
-            if let Some(at) = answers.get(&feedback.run_id) {
-                entries[*at].feedback = Some(Some(feedback));
+            if let Some(index) = answers.get(&feedback.run_id) {
+                entries[*index].feedback = Some(Some(feedback));
             }
         }
         Ok(entries)
     }
 
-    /// Returns a page of what people are shown of the thread. What they are not shown does not count.
+    /// Returns a page of the thread's history. Events that are not shown to people do not count against the
+    /// size of the page.
     ///
     /// # Errors
-    /// When the page has no rows or too many, or the journal fails.
+    /// Fails if the page has no rows or more than [`journal::PAGE_ROWS_MAX`], or if the journal fails.
     pub async fn history_page(self, thread_id: ThreadId, query: &HistoryQuery) -> Result<HistoryPage> {
         Ok(journal::history_page(&*self.agent.store, thread_id, query).await?)
     }
 }
 
 impl RunService<'_> {
-    /// Returns the run whose id begins with `prefix`; `last` is the newest one of the most recently active thread.
+    /// Finds the run whose id begins with `prefix`. The prefix `last` means the newest run.
     ///
     /// # Errors
-    /// When there is none, or more than one.
+    /// [`RunError::Unknown`] if there is none; [`RunError::Ambiguous`] if there are several.
     pub async fn find(self, prefix: &str) -> Result<Run> {
         let unknown = || RunError::Unknown(prefix.to_owned());
         let matches = match prefix {
@@ -85,29 +86,31 @@ impl RunService<'_> {
         }
     }
 
+    /// Returns the newest run of the most recently active threads.
     async fn newest_run(self) -> Result<Option<RunId>> {
-        // The child of a handoff and a fork are newer than the run they came from, and have none yet.
-        let filter = ThreadFilter { limit: NEWEST_THREADS, ..ThreadFilter::default() };
+        // Several threads are searched, because a fork or the child of a handoff is newer than the last run
+        // but has no run yet.
+        let filter = ThreadFilter { limit: NEWEST_RUN_THREADS_MAX, ..ThreadFilter::default() };
         let mut newest = None;
         for thread in self.agent.threads().list(filter).await? {
-            // Ids of runs are in the order of time.
+            // Run ids are UUIDv7, so the greatest one is the newest.
             newest = newest.max(self.agent.store.newest_run(thread.thread_id).await?);
         }
         Ok(newest)
     }
 
-    /// Remembers what the person here thinks of a run; `None` forgets it. Without a comment, an earlier one of the same
-    /// thumb stays.
+    /// Stores this person's feedback on a run, or removes it if `rating` is `None`. Without a new comment,
+    /// the comment of earlier feedback with the same rating is kept. Returns the stored feedback.
     ///
     /// # Errors
-    /// When there is no such run, the comment is too long, or the journal fails.
+    /// Fails if the run does not exist, if the comment is too long, or if the journal fails.
     pub async fn set_feedback(
         self,
         run_id: RunId,
         rating: Option<Rating>,
         comment: Option<String>,
     ) -> Result<Option<RunFeedback>> {
-        let run = self.known_run(run_id).await?;
+        let run = self.existing_run(run_id).await?;
         let (thread_id, user_id) = (run.thread_id, self.agent.feedback_user().to_owned());
         if let Some(text) = &comment
             && truncate_graphemes(text, RunFeedback::COMMENT_GRAPHEMES_MAX).len() < text.len()
@@ -115,8 +118,9 @@ impl RunService<'_> {
             return Err(RunError::CommentTooLong.into());
         }
         let before = self.agent.store.feedback(thread_id, &[run_id], self.agent.feedback_user()).await?.pop();
-        let kept = before.filter(|before| Some(before.rating) == rating).and_then(|before| before.comment);
-        let comment = comment.or(kept);
+        let earlier_comment =
+            before.filter(|before| Some(before.rating) == rating).and_then(|before| before.comment);
+        let comment = comment.or(earlier_comment);
         let now = Timestamp::now();
         let write = match rating {
             Some(rating) => Write::PutFeedback(RunFeedback {
@@ -134,13 +138,13 @@ impl RunService<'_> {
         Ok(self.agent.store.feedback(thread_id, &[run_id], self.agent.feedback_user()).await?.pop())
     }
 
-    /// Returns a page of the events of a run, from the first one after `after`: those that were condensed or taken back
-    /// since, too.
+    /// Returns a page of the events of a run, from the first one after `after`. Compacted and rewound events
+    /// are included.
     ///
     /// # Errors
-    /// When there is no such run, or the journal fails.
-    pub async fn events_of(self, run_id: RunId, after: Seq, limit: usize) -> Result<Vec<Event>> {
-        let run = self.known_run(run_id).await?;
+    /// Fails if the run does not exist, or if the journal fails.
+    pub async fn run_events(self, run_id: RunId, after: Seq, limit: usize) -> Result<Vec<Event>> {
+        let run = self.existing_run(run_id).await?;
         Ok(self.agent.store.run_events(run.thread_id, run_id, after, limit).await?)
     }
 }

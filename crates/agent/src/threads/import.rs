@@ -1,120 +1,123 @@
-//! Import: other agents' sessions into threads, streamed, repeatable, and without loss. Reading the files is done by
-//! the `transcripts` room; which conversation goes where is found out by the files beside this one.
+//! Import of other agents' sessions as threads. It is streamed, repeatable and lossless. The `transcripts`
+//! crate reads the files; the modules here match conversations with threads.
 
-mod passes;
-mod place;
+mod conversation_import;
 mod reader;
+mod source_import;
 
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use protocol::ThreadId;
-use runtime::{Frames, RunScope};
+use runtime::{FrameSender, RunScope};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
-use transcripts::discover::{self, Places, discover};
-use transcripts::{Problem, Source};
+use transcripts::discover::{self, DiscoveryRoots, discover_sessions};
+use transcripts::{TranscriptProblem, TranscriptSource};
 
 use crate::agent::services::ThreadService;
-use crate::{Class, Error, Result, ThreadError};
+use crate::{Error, ErrorClass, Result, ThreadError};
 
-use passes::SourceImport;
+use source_import::SourceImport;
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ImportReport {
-    /// The threads, in the order of the files.
+    /// The imported conversations, in the order of the files.
     pub threads: Vec<ImportedThread>,
-    /// What was damaged, and skipped or repaired.
-    pub problems: Vec<ImportProblem>,
+    /// Damaged parts of files that were skipped or repaired.
+    pub problems: Vec<SessionImportProblem>,
     /// Named files that could not be imported at all.
-    pub failed: Vec<ImportProblem>,
-    /// Files of a folder that hold no session.
+    pub failed: Vec<SessionImportProblem>,
+    /// Files of a folder that contain no session.
     pub skipped: Vec<PathBuf>,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes: u64,
 }
 
-/// One conversation of an import.
+/// An imported conversation.
 #[derive(Debug, Clone, Serialize)]
 pub struct ImportedThread {
-    /// The thread it is in.
+    /// The thread that contains it.
     pub thread_id: ThreadId,
-    /// Its name, if it has one.
+    /// The name of the thread.
     pub name: Option<String>,
-    /// The beginning of its first request.
+    /// The beginning of its first prompt.
     pub first_prompt: Option<String>,
-    /// The format it was read from.
+    /// The name of the session format.
     pub format: String,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Events this import added.
+    /// The number of events that this import added.
     pub events_new: u64,
-    /// Events of the session.
+    /// The number of events of the session.
     pub events_total: u64,
-    /// Whether the thread was created by this import.
+    /// True if this import created the thread.
     pub is_new: bool,
 }
 
-/// A session file of an agent that is installed on this machine.
+/// A session file of another agent that was found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FoundSession {
-    /// The agent's format.
+    /// The name of the session format.
     pub format: String,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// When it was last written.
+    /// The time of the last write to the file.
     pub modified: Option<Timestamp>,
-    /// Its size.
+    /// The size of the file in bytes.
     pub bytes: u64,
-    /// Its title, or the beginning of its first request.
+    /// The title of the session, or the beginning of its first prompt.
     pub title: Option<String>,
-    /// The folder it worked in.
+    /// The folder in which the session's agent worked.
     pub workspace: Option<String>,
 }
 
-/// One damaged part of a file.
+/// A damaged part of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ImportProblem {
-    /// The file.
+pub struct SessionImportProblem {
+    /// The path of the file.
     pub path: PathBuf,
-    /// The line, where lines mean something.
+    /// The line number from 1; `None` for formats without lines.
     pub line: Option<u64>,
-    /// What is wrong and what became of it.
+    /// The damage, and how the import handled it.
     pub reason: String,
 }
 
-impl From<Problem> for ImportProblem {
-    fn from(problem: Problem) -> Self {
+impl From<TranscriptProblem> for SessionImportProblem {
+    fn from(problem: TranscriptProblem) -> Self {
         Self { path: problem.path, line: problem.line, reason: problem.reason }
     }
 }
 
 impl ThreadService<'_> {
-    /// Imports session files, folders of them, or standard input (`-`). A session that was imported before gets
-    /// what is new; one whose history differs becomes a thread of its own, and so does one that grew after somebody
-    /// spoke in its thread (`metadata.source.continues` names that thread then).
+    /// Imports session files, folders of them, or standard input (`-`).
     ///
-    /// A named file that cannot be read or holds no session is among [`ImportReport::failed`]; the others are imported.
+    /// If a session was imported before, only its new entries are added. A session whose history differs from
+    /// the imported one becomes a new thread. So does a session that grew after its thread was continued
+    /// here; `metadata.source.continues` of the new thread names that thread.
+    ///
+    /// If several paths are given, a file that cannot be read or contains no session is listed in
+    /// [`ImportReport::failed`], and the others are imported. Cancelling stops between batches.
     ///
     /// # Errors
-    /// When the only named file cannot be read or holds no session, or the journal fails. What was imported before
-    /// that stays; the same call goes on from there.
+    /// Fails if the only path cannot be read or contains no session, or if the journal fails. Batches that
+    /// were stored before are kept, and the same call resumes from there.
     pub async fn import(
         self,
         paths: &[PathBuf],
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<ImportReport> {
         let mut report = ImportReport::default();
         for path in paths {
             match self.import_path(path, &mut report, RunScope { frames, cancel }).await {
-                Err(error) if error.class() == Class::User && paths.len() > 1 => {
+                Err(error) if error.class() == ErrorClass::User && paths.len() > 1 => {
                     let reason = error.to_string();
-                    report.failed.push(ImportProblem { path: path.clone(), line: None, reason });
+                    report.failed.push(SessionImportProblem { path: path.clone(), line: None, reason });
                 }
-                done => done?,
+                outcome => outcome?,
             }
             if cancel.is_cancelled() {
                 break;
@@ -123,66 +126,78 @@ impl ThreadService<'_> {
         Ok(report)
     }
 
-    /// Imports one session that somebody sent, and that was written into a temporary file, which goes; reports call it
+    /// Imports one uploaded session from a temporary file, which is removed afterwards. Reports name it
     /// `name`.
     ///
     /// # Errors
-    /// When it cannot be read to its end or holds no session, or the journal fails. As in [`ThreadService::import`], what was
-    /// imported before that stays.
-    pub async fn import_sent(
+    /// Fails if the file cannot be read to its end or contains no session, or if the journal fails. As with
+    /// [`ThreadService::import`], batches that were stored before are kept.
+    pub async fn import_upload(
         self,
         file: NamedTempFile,
         name: &str,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<ImportReport> {
         let mut report = ImportReport::default();
-        self.import_source(Source::spooled(file, name), &mut report, RunScope { frames, cancel }).await?;
+        self.import_source(
+            TranscriptSource::from_temp_file(file, name),
+            &mut report,
+            RunScope { frames, cancel },
+        )
+        .await?;
         Ok(report)
     }
 
-    /// Writes standard input into a temporary file of the home folder, gone with the source.
-    async fn standard_input(self) -> Result<Source> {
+    /// Copies standard input into a temporary file of the home folder, which is removed with the source.
+    async fn spool_standard_input(self) -> Result<TranscriptSource> {
         let name = "standard input";
         let home = self.agent.settings.home.root().to_owned();
-        Ok(tokio::task::spawn_blocking(move || Source::spool(&mut std::io::stdin(), name, &home)).await??)
+        Ok(tokio::task::spawn_blocking(move || {
+            TranscriptSource::from_reader(&mut std::io::stdin(), name, &home)
+        })
+        .await??)
     }
 
+    /// Imports one path: standard input, a file, or a folder of files.
     async fn import_path(self, path: &Path, report: &mut ImportReport, scope: RunScope<'_>) -> Result<()> {
         if path.as_os_str() == "-" {
-            let source = self.standard_input().await?;
+            let source = self.spool_standard_input().await?;
             return self.import_source(source, report, scope).await;
         }
-        let source = Source::file(path);
-        match transcripts::detect(&source) {
+        let source = TranscriptSource::from_file(path);
+        match transcripts::detect_format(&source) {
             Err(transcripts::Error::Folder { .. }) => self.import_folder(path, report, scope).await,
             Ok(_) | Err(_) => self.import_source(source, report, scope).await,
         }
     }
 
-    /// Returns the sessions of agents that are installed on this machine, newest first, with the titles of the
-    /// newest `titled`, and what could not be looked at.
-    pub fn discover(self, titled: usize) -> (Vec<FoundSession>, Vec<ImportProblem>) {
-        let discovery = discover(&self.places());
-        let found = discovery.found.into_iter().enumerate().map(|(index, found)| {
-            let source = Source::file(&found.path);
-            let peek = if index < titled { discover::peek(&source, found.format).ok() } else { None };
-            let peek = peek.unwrap_or_default();
+    /// Searches this machine for sessions of other agents. Returns them newest first, with the titles of the
+    /// newest `titled` ones, and the places that could not be searched.
+    pub fn discover(self, titled: usize) -> (Vec<FoundSession>, Vec<SessionImportProblem>) {
+        let discovery = discover_sessions(&self.session_locations());
+        let sessions = discovery.sessions.into_iter().enumerate().map(|(index, session)| {
+            let source = TranscriptSource::from_file(&session.path);
+            let preview =
+                if index < titled { discover::preview_session(&source, session.format).ok() } else { None };
+            let preview = preview.unwrap_or_default();
             FoundSession {
-                format: found.format.as_str().to_owned(),
-                path: found.path,
-                modified: found.modified,
-                bytes: found.bytes,
-                title: peek.title,
-                workspace: peek.workspace,
+                format: session.format.as_str().to_owned(),
+                path: session.path,
+                modified: session.modified,
+                bytes: session.bytes,
+                title: preview.title,
+                workspace: preview.workspace,
             }
         });
-        (found.collect(), discovery.problems.into_iter().map(ImportProblem::from).collect())
+        (sessions.collect(), discovery.problems.into_iter().map(SessionImportProblem::from).collect())
     }
 
-    fn places(self) -> Places {
+    /// Returns the folders in which other agents store their sessions, considering their environment
+    /// variables.
+    fn session_locations(self) -> DiscoveryRoots {
         let folder = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        Places {
+        DiscoveryRoots {
             home: etcetera::home_dir().unwrap_or_default(),
             current_folder: self.agent.settings.workspace.clone(),
             claude_config: folder("CLAUDE_CONFIG_DIR"),
@@ -191,7 +206,7 @@ impl ThreadService<'_> {
         }
     }
 
-    /// Imports the files below a folder; what is wrong with one of them is reported and the others are imported.
+    /// Imports all files below a folder. A damaged file is reported and does not stop the import of others.
     async fn import_folder(
         self,
         folder: &Path,
@@ -201,7 +216,7 @@ impl ThreadService<'_> {
         let (files, problems) = files_below(folder)?;
         report.problems.extend(problems);
         for path in files {
-            match self.import_source(Source::file(&path), report, scope).await {
+            match self.import_source(TranscriptSource::from_file(&path), report, scope).await {
                 Ok(()) => {}
                 Err(Error::Thread(ThreadError::Transcript(
                     transcripts::Error::Empty { .. }
@@ -209,7 +224,11 @@ impl ThreadService<'_> {
                     | transcripts::Error::Unrecognized { .. },
                 ))) => report.skipped.push(path),
                 Err(Error::Thread(ThreadError::Transcript(error))) => {
-                    report.problems.push(ImportProblem { path, line: None, reason: error.to_string() });
+                    report.problems.push(SessionImportProblem {
+                        path,
+                        line: None,
+                        reason: error.to_string(),
+                    });
                 }
                 Err(error) => return Err(error),
             }
@@ -220,9 +239,10 @@ impl ThreadService<'_> {
         Ok(())
     }
 
+    /// Imports all conversations of one source.
     async fn import_source(
         self,
-        source: Source,
+        source: TranscriptSource,
         report: &mut ImportReport,
         scope: RunScope<'_>,
     ) -> Result<()> {
@@ -231,29 +251,31 @@ impl ThreadService<'_> {
     }
 }
 
-/// Returns the files below `folder`, in the order of their names, and the folders that cannot be listed; links to
-/// folders are not followed.
+/// Returns the files below `folder`, sorted by path, and the subfolders that cannot be listed. Symbolic links
+/// to folders are not followed.
 ///
 /// # Errors
-/// When `folder` itself cannot be listed.
-fn files_below(folder: &Path) -> Result<(Vec<PathBuf>, Vec<ImportProblem>)> {
+/// Fails if `folder` itself cannot be listed.
+fn files_below(folder: &Path) -> Result<(Vec<PathBuf>, Vec<SessionImportProblem>)> {
     let mut files = Vec::new();
     let mut problems = Vec::new();
     let mut folders = Vec::new();
-    list(folder, &mut files, &mut folders)
-        .map_err(|error| ThreadError::Input { path: folder.to_owned(), reason: error.to_string() })?;
+    list_folder(folder, &mut files, &mut folders).map_err(|error| ThreadError::UnreadableInput {
+        path: folder.to_owned(),
+        reason: error.to_string(),
+    })?;
     while let Some(path) = folders.pop() {
-        if let Err(error) = list(&path, &mut files, &mut folders) {
-            let reason = format!("left out the folder: {error}");
-            problems.push(ImportProblem { path, line: None, reason });
+        if let Err(error) = list_folder(&path, &mut files, &mut folders) {
+            let reason = format!("skipped the folder: {error}");
+            problems.push(SessionImportProblem { path, line: None, reason });
         }
     }
     files.sort();
     Ok((files, problems))
 }
 
-/// Adds what a folder holds to `files` and `folders`.
-fn list(folder: &Path, files: &mut Vec<PathBuf>, folders: &mut Vec<PathBuf>) -> std::io::Result<()> {
+/// Adds the entries of a folder to `files` and `folders`.
+fn list_folder(folder: &Path, files: &mut Vec<PathBuf>, folders: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;

@@ -1,69 +1,72 @@
-//! The tree one thread belongs to, found from that thread: up to its oldest ancestor, then down. Only threads of the tree
-//! are read, and whatever is wrong with a parent link, the answer is a tree.
+//! The lineage of a thread: the tree of handoffs and forks that contains it, searched up to the oldest
+//! ancestor and then down. Only threads of the tree are read. Missing or cyclic parent links still yield a
+//! tree.
 
 use std::collections::BTreeSet;
 
-use journal::{Direction, EventQuery, Sort, Subagents, ThreadFilter};
+use journal::{EventQuery, SortDirection, SubagentVisibility, ThreadFilter, ThreadSort};
 use protocol::event::body::ThreadCreated;
 use protocol::{EventType, ParentKind, Thread, ThreadId};
 
 use crate::Result;
 use crate::agent::services::ThreadService;
 
-/// Threads of a tree that are read; the rest is left out, and said to be.
+/// The most threads of a tree that are read. The result says if there are more.
 const THREADS_MAX: usize = 1_000;
 
-/// Sub-agents of a thread that are read.
+/// The most sub-agents of a thread that are read. The result says if there are more.
 const SUBAGENTS_MAX: usize = 200;
 
-/// The tree a thread belongs to.
+/// The tree that contains a thread.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lineage {
-    /// Its oldest ancestor.
+pub struct ThreadLineage {
+    /// The oldest ancestor.
     pub root_thread_id: ThreadId,
-    /// The threads, each before those that came from it, which follow it oldest first.
+    /// The threads in depth-first order: each precedes its descendants, and siblings are sorted from oldest
+    /// to newest.
     pub threads: Vec<LineageThread>,
-    /// Whether these are all.
+    /// True if the tree is complete. `false` if it has more than `THREADS_MAX` threads.
     pub is_complete: bool,
 }
 
-/// A thread of a tree.
+/// A thread in a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineageThread {
     /// The thread.
     pub thread: Thread,
-    /// How many threads are above it.
+    /// The number of its ancestors in the tree.
     pub depth: usize,
 }
 
-/// A thread that a sub-agent works in.
+/// The thread of a sub-agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubagentThread {
-    /// The call it works for, if it is known.
+    /// The id of the tool call that started the sub-agent, if it is known.
     pub call_id: Option<String>,
     /// The thread.
     pub thread: Thread,
 }
 
-/// The sub-agents that worked for a thread.
+/// The sub-agents of a thread.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SubagentsOf {
-    /// Each of them, oldest first.
+pub struct SubagentList {
+    /// The sub-agents, oldest first.
     pub subagents: Vec<SubagentThread>,
-    /// Whether these are all.
+    /// True if the list is complete. `false` if there are more than `SUBAGENTS_MAX`.
     pub is_complete: bool,
 }
 
 impl ThreadService<'_> {
-    /// Returns the sub-agents that worked for the thread itself; those that worked for these are theirs.
+    /// Returns the sub-agents that the thread itself started. Sub-agents do not inherit those of others.
+    /// Reads one event of each sub-agent's thread.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn subagents(self, thread_id: ThreadId) -> Result<SubagentsOf> {
+    /// Fails only if the journal does.
+    pub async fn subagents(self, thread_id: ThreadId) -> Result<SubagentList> {
         let filter = ThreadFilter {
             parent_id: Some(thread_id),
-            subagents: Subagents::Shown,
-            order: Sort { direction: Direction::Ascending, ..Sort::NEWEST },
+            subagents: SubagentVisibility::Shown,
+            order: ThreadSort { direction: SortDirection::Ascending, ..ThreadSort::NEWEST },
             limit: SUBAGENTS_MAX + 1,
             ..ThreadFilter::default()
         };
@@ -88,49 +91,50 @@ impl ThreadService<'_> {
             };
             subagents.push(SubagentThread { call_id, thread });
         }
-        Ok(SubagentsOf { subagents, is_complete })
+        Ok(SubagentList { subagents, is_complete })
     }
 
-    /// Returns the tree of the thread: handoffs and forks, from its oldest ancestor. Sub-agents are left out.
+    /// Returns the tree of handoffs and forks that contains the thread. Sub-agents are left out. Makes one
+    /// query for each thread of the tree.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
-    pub async fn lineage(self, thread_id: ThreadId) -> Result<Lineage> {
+    /// Fails if the thread does not exist, or if the journal fails.
+    pub async fn lineage(self, thread_id: ThreadId) -> Result<ThreadLineage> {
         let root = self.oldest_ancestor(thread_id).await?;
         let root_thread_id = root.thread_id;
-        let (mut seen, mut threads) = (BTreeSet::from([root_thread_id]), Vec::new());
+        let (mut visited, mut threads) = (BTreeSet::from([root_thread_id]), Vec::new());
         let mut open = vec![LineageThread { thread: root, depth: 0 }];
         while let Some(next) = open.pop() {
-            let left = THREADS_MAX.saturating_sub(seen.len());
+            let remaining = THREADS_MAX.saturating_sub(visited.len());
             let depth = next.depth + 1;
-            // The newest first, so that the oldest is taken up next.
+            // Newest first, because the stack pops the oldest child next.
             let children = self.agent.store.threads(ThreadFilter {
                 parent_id: Some(next.thread.thread_id),
-                order: Sort::NEWEST,
-                limit: left + 1,
+                order: ThreadSort::NEWEST,
+                limit: remaining + 1,
                 ..ThreadFilter::default()
             });
             threads.push(next);
             let mut children = children.await?;
-            let is_cut = children.len() > left;
-            children.retain(|child| seen.len() < THREADS_MAX && seen.insert(child.thread_id));
+            let is_cut = children.len() > remaining;
+            children.retain(|child| visited.len() < THREADS_MAX && visited.insert(child.thread_id));
             open.extend(children.into_iter().map(|thread| LineageThread { thread, depth }));
             if is_cut {
                 threads.extend(open.into_iter().rev());
-                return Ok(Lineage { root_thread_id, threads, is_complete: false });
+                return Ok(ThreadLineage { root_thread_id, threads, is_complete: false });
             }
         }
-        Ok(Lineage { root_thread_id, threads, is_complete: true })
+        Ok(ThreadLineage { root_thread_id, threads, is_complete: true })
     }
 
-    /// Returns the thread that the thread came from at last. A parent that is not there, or that came from the thread, is
-    /// none.
+    /// Returns the oldest ancestor of the thread. The search stops at a missing parent, at a cycle, and after
+    /// `THREADS_MAX` threads.
     async fn oldest_ancestor(self, thread_id: ThreadId) -> Result<Thread> {
         let mut thread = self.agent.thread(thread_id).await?;
-        let mut seen = BTreeSet::from([thread_id]);
-        while let Some(parent_id) = thread.parent_id.filter(|parent| seen.insert(*parent)) {
+        let mut visited = BTreeSet::from([thread_id]);
+        while let Some(parent_id) = thread.parent_id.filter(|parent| visited.insert(*parent)) {
             let parent = self.agent.store.thread(parent_id).await?;
-            let Some(parent) = parent.filter(|_| seen.len() <= THREADS_MAX) else { break };
+            let Some(parent) = parent.filter(|_| visited.len() <= THREADS_MAX) else { break };
             thread = parent;
         }
         Ok(thread)

@@ -1,200 +1,222 @@
-//! Removing threads that were not used for long. Which these are is found out first, so that it can be shown; how one is
-//! removed is the matter of [`ThreadService::delete`].
+//! Pruning: deleting threads that have not been used for a long time. A plan is made first, so that a person
+//! can confirm it. [`ThreadService::delete`] deletes each thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use journal::{HandoffFilter, PAGE_ROWS_MAX, Sort, Subagents, ThreadFilter, ThreadSize};
+use journal::{HandoffFilter, PAGE_ROWS_MAX, SubagentVisibility, ThreadFilter, ThreadSize, ThreadSort};
 use protocol::{HandoffStatus, ParentKind, Thread, ThreadId, ThreadState};
-use runtime::{Frame, Frames};
+use runtime::{Frame, FrameSender};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::Result;
 use crate::agent::services::ThreadService;
-use crate::threads::state_of;
+use crate::threads::display_state;
 
-/// What becomes of threads that have a name.
+/// The treatment of named threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
-    /// They go like others.
-    Pruned,
-    /// They stay.
-    Kept,
+pub enum NamedThreadPolicy {
+    /// They are deleted like others.
+    Prune,
+    /// They are kept.
+    Keep,
 }
 
-/// The threads that would be removed.
+/// A plan of the threads that would be deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Prunable {
-    /// Nothing happened in them since.
+pub struct PrunePlan {
+    /// The time since which the threads have been inactive.
     pub before: Timestamp,
-    /// The threads, children before those they came from.
+    /// The threads to delete. Children precede their parents.
     pub threads: Vec<PrunableThread>,
-    /// Threads that were not used for as long and stay all the same.
-    pub kept: KeptThreads,
+    /// The number of other inactive threads, which are kept.
+    pub kept: KeptThreadCounts,
 }
 
-/// A thread that would be removed, with those of its sub-agents.
+/// A thread that would be deleted together with its sub-agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PrunableThread {
     /// The thread.
     pub thread_id: ThreadId,
-    /// Its name, or the beginning of the first thing said in it.
+    /// Its name, or else its first prompt.
     pub name: Option<String>,
-    /// When something last happened in it.
+    /// The time of its last activity.
     pub updated_at: Timestamp,
-    /// Messages in it.
+    /// The number of its messages.
     pub messages: u64,
-    /// What it holds, sub-agents included.
+    /// Its size, including sub-agents.
     #[serde(flatten)]
     pub size: ThreadSize,
 }
 
-/// How many threads stay, and why; each counts once.
+/// The number of inactive threads that are kept, by reason. Each thread counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct KeptThreads {
-    /// Something works or waits in them: a run, a question, a handoff.
+pub struct KeptThreadCounts {
+    /// Threads with an active or queued run, a pending question or a pending handoff.
     pub in_use: usize,
-    /// They have a name.
+    /// Threads with a name.
     pub named: usize,
-    /// A thread that came from them stays, and looks things up in them.
+    /// Threads with a child that is kept, because the child can recall messages from them.
     pub with_children: usize,
 }
 
-/// What was removed.
+/// The result of a pruning.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Pruned {
-    /// Threads that are gone.
+pub struct PruneReport {
+    /// The number of deleted threads.
     pub threads: usize,
-    /// What they held.
+    /// Their total size.
     #[serde(flatten)]
     pub size: ThreadSize,
-    /// Threads that came to be used since they were chosen, and stay.
+    /// The number of planned threads that became active since the plan was made and were kept.
     pub came_to_use: usize,
-    /// Whether it was stopped before all were gone.
+    /// True if the pruning was cancelled before it was complete.
     pub is_stopped: bool,
 }
 
-/// What is looked at of a thread.
-struct Candidate {
+/// A thread with the facts that decide whether it is kept.
+struct PruneCandidate {
+    /// The parent; `None` for a root.
     parent_id: Option<ThreadId>,
-    stays: Option<Stays>,
+    /// The reason to keep the thread; `None` if it can be deleted.
+    keep_reason: Option<KeepReason>,
+    /// The thread as it appears in a plan.
     thread: PrunableThread,
 }
 
-/// Why a thread stays.
+/// The reason why a thread is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stays {
-    Used,
+enum KeepReason {
+    /// It was active since the given time.
+    RecentlyUsed,
+    /// A run, a question or a handoff is pending.
     InUse,
+    /// It has a name and named threads are kept.
     Named,
-    WithChildren,
+    /// A descendant is kept.
+    HasChildren,
 }
 
 impl ThreadService<'_> {
-    /// Returns the threads in which nothing happened since `before` and that can go: nothing works or waits in them, and no
-    /// thread that came from them stays. Those of sub-agents go with the thread they work for.
+    /// Returns a plan to delete the threads that have been inactive since `before`, have no pending work and
+    /// no descendant that is kept. Threads of sub-agents are deleted with their parents. Reads all threads of
+    /// the owner.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn prunable(self, before: Timestamp, named: Named) -> Result<Prunable> {
-        let mut all = self.candidates(before, named).await?;
+    /// Fails only if the journal does.
+    pub async fn prune_plan(self, before: Timestamp, named: NamedThreadPolicy) -> Result<PrunePlan> {
+        let mut all = self.prune_candidates(before, named).await?;
         keep_ancestors(&mut all);
-        let mut kept = KeptThreads::default();
+        let mut kept = KeptThreadCounts::default();
         for candidate in all.values().filter(|candidate| candidate.thread.updated_at < before) {
-            match candidate.stays {
-                None | Some(Stays::Used) => {}
-                Some(Stays::InUse) => kept.in_use += 1,
-                Some(Stays::Named) => kept.named += 1,
-                Some(Stays::WithChildren) => kept.with_children += 1,
+            match candidate.keep_reason {
+                None | Some(KeepReason::RecentlyUsed) => {}
+                Some(KeepReason::InUse) => kept.in_use += 1,
+                Some(KeepReason::Named) => kept.named += 1,
+                Some(KeepReason::HasChildren) => kept.with_children += 1,
             }
         }
         let mut threads = Vec::new();
-        for thread_id in children_first(&all) {
-            let Some(mut found) = all.remove(&thread_id).map(|candidate| candidate.thread) else { continue };
-            found.size = self.size_with_subagents(thread_id).await?;
-            threads.push(found);
+        for thread_id in prune_order(&all) {
+            let Some(mut prunable) = all.remove(&thread_id).map(|candidate| candidate.thread) else {
+                continue;
+            };
+            prunable.size = self.size_with_subagents(thread_id).await?;
+            threads.push(prunable);
         }
-        Ok(Prunable { before, threads, kept })
+        Ok(PrunePlan { before, threads, kept })
     }
 
-    /// Removes these threads, each in a transaction of its own: it can be stopped between two, and another process may use the
-    /// journal meanwhile. One that came to be used since it was chosen stays.
+    /// Deletes the planned threads, each in its own transaction. The pruning can therefore be cancelled
+    /// between two threads, and other processes can use the journal meanwhile. A thread that became active
+    /// since the plan was made is kept.
     ///
     /// # Errors
-    /// When the journal or `agent.md` fails; what was removed by then is gone.
+    /// Fails if the journal fails or `agent.md` cannot be written. Threads that were deleted before stay
+    /// deleted.
     pub async fn prune(
         self,
-        prunable: &Prunable,
-        frames: &Frames,
+        plan: &PrunePlan,
+        frames: &FrameSender,
         cancel: &CancellationToken,
-    ) -> Result<Pruned> {
-        let mut pruned = Pruned::default();
-        let total = prunable.threads.len() as u64;
-        for (done, chosen) in (0..).zip(&prunable.threads) {
+    ) -> Result<PruneReport> {
+        let mut report = PruneReport::default();
+        let total = plan.threads.len() as u64;
+        for (done, planned) in (0..).zip(&plan.threads) {
             if cancel.is_cancelled() {
-                pruned.is_stopped = true;
-                return Ok(pruned);
+                report.is_stopped = true;
+                return Ok(report);
             }
             frames.send(Frame::Progress { what: "prune".to_owned(), done, total: Some(total) });
-            match self.prune_one(chosen, prunable.before).await? {
+            match self.prune_one(planned, plan.before).await? {
                 true => {
-                    pruned.threads += 1;
-                    pruned.size.events += chosen.size.events;
-                    pruned.size.bytes += chosen.size.bytes;
+                    report.threads += 1;
+                    report.size.events += planned.size.events;
+                    report.size.bytes += planned.size.bytes;
                 }
-                false => pruned.came_to_use += 1,
+                false => report.came_to_use += 1,
             }
         }
-        Ok(pruned)
+        Ok(report)
     }
 
-    /// Removes a thread unless it came to be used; returns whether it is gone.
-    async fn prune_one(self, chosen: &PrunableThread, before: Timestamp) -> Result<bool> {
-        let Some(thread) = self.agent.store.thread(chosen.thread_id).await? else { return Ok(true) };
-        let state = state_of(&thread, &self.display_states([&thread]).await?);
-        if thread.updated_at >= before || is_in_use(state) || self.has_children(chosen.thread_id).await? {
+    /// Deletes a thread unless it became active. Returns whether it no longer exists.
+    async fn prune_one(self, planned: &PrunableThread, before: Timestamp) -> Result<bool> {
+        let Some(thread) = self.agent.store.thread(planned.thread_id).await? else { return Ok(true) };
+        let state = display_state(&thread, &self.display_states([&thread]).await?);
+        if thread.updated_at >= before || is_in_use(state) || self.has_children(planned.thread_id).await? {
             return Ok(false);
         }
-        match self.delete(chosen.thread_id).await {
+        match self.delete(planned.thread_id).await {
             Ok(()) => Ok(true),
-            Err(error) if error.is_absent() => Ok(true),
-            Err(error) if error.is_outrun() => Ok(false),
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) if error.has_lost_race() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
+    /// Returns whether the thread has children other than sub-agents.
     async fn has_children(self, thread_id: ThreadId) -> Result<bool> {
-        let filter =
-            ThreadFilter { parent_id: Some(thread_id), ..ThreadFilter::of(self.agent.scope.clone(), 1) };
+        let filter = ThreadFilter {
+            parent_id: Some(thread_id),
+            ..ThreadFilter::for_scope(self.agent.scope.clone(), 1)
+        };
         Ok(!self.agent.store.threads(filter).await?.is_empty())
     }
 
-    /// Returns all threads but those of sub-agents, each with why it stays, as far as it says so itself.
-    async fn candidates(self, before: Timestamp, named: Named) -> Result<BTreeMap<ThreadId, Candidate>> {
+    /// Returns all threads except those of sub-agents, each with its own reason to be kept. Descendants are
+    /// not considered yet.
+    async fn prune_candidates(
+        self,
+        before: Timestamp,
+        named: NamedThreadPolicy,
+    ) -> Result<BTreeMap<ThreadId, PruneCandidate>> {
         let in_use = self.threads_in_use().await?;
         let filter = ThreadFilter {
-            subagents: Subagents::Hidden,
-            order: Sort::NEWEST,
-            ..ThreadFilter::of(self.agent.scope.clone(), PAGE_ROWS_MAX)
+            subagents: SubagentVisibility::Hidden,
+            order: ThreadSort::NEWEST,
+            ..ThreadFilter::for_scope(self.agent.scope.clone(), PAGE_ROWS_MAX)
         };
         let threads = self.list_all(filter).await?;
         let states = self.display_states(&threads).await?;
         let mut all = BTreeMap::new();
         for thread in threads {
-            let is_in_use = is_in_use(state_of(&thread, &states)) || in_use.contains(&thread.thread_id);
-            let stays = match named {
-                Named::Pruned | Named::Kept if thread.updated_at >= before => Some(Stays::Used),
-                Named::Pruned | Named::Kept if is_in_use => Some(Stays::InUse),
-                Named::Kept => thread.name.is_some().then_some(Stays::Named),
-                Named::Pruned => None,
+            let is_in_use = is_in_use(display_state(&thread, &states)) || in_use.contains(&thread.thread_id);
+            let keep_reason = match named {
+                NamedThreadPolicy::Prune | NamedThreadPolicy::Keep if thread.updated_at >= before => {
+                    Some(KeepReason::RecentlyUsed)
+                }
+                NamedThreadPolicy::Prune | NamedThreadPolicy::Keep if is_in_use => Some(KeepReason::InUse),
+                NamedThreadPolicy::Keep => thread.name.is_some().then_some(KeepReason::Named),
+                NamedThreadPolicy::Prune => None,
             };
-            all.insert(thread.thread_id, candidate(thread, stays));
+            all.insert(thread.thread_id, prune_candidate(thread, keep_reason));
         }
         Ok(all)
     }
 
-    /// Returns the threads with a run that works or waits, or a handoff that waits for a draft or a decision.
+    /// Returns the threads with an active or queued run, or a pending handoff.
     async fn threads_in_use(self) -> Result<BTreeSet<ThreadId>> {
         let mut in_use = BTreeSet::new();
         in_use.extend(self.agent.store.active_runs(None).await?.into_iter().map(|run| run.thread_id));
@@ -209,9 +231,10 @@ impl ThreadService<'_> {
         Ok(in_use)
     }
 
+    /// Returns the size of a thread including its sub-agents.
     async fn size_with_subagents(self, thread_id: ThreadId) -> Result<ThreadSize> {
         let mut size = self.agent.store.thread_size(thread_id).await?;
-        for subagent in self.subagents_of(thread_id).await? {
+        for subagent in self.subagent_thread_ids(thread_id).await? {
             let ThreadSize { events, bytes } = self.agent.store.thread_size(subagent).await?;
             size.events += events;
             size.bytes += bytes;
@@ -220,17 +243,19 @@ impl ThreadService<'_> {
     }
 }
 
+/// Returns whether a thread in this state has pending work.
 const fn is_in_use(state: ThreadState) -> bool {
     match state {
-        ThreadState::Running | ThreadState::NeedsYou => true,
+        ThreadState::Running | ThreadState::NeedsInput => true,
         ThreadState::Stopped | ThreadState::Idle | ThreadState::Error => false,
     }
 }
 
-fn candidate(thread: Thread, stays: Option<Stays>) -> Candidate {
-    Candidate {
+/// Converts a thread into a candidate.
+fn prune_candidate(thread: Thread, keep_reason: Option<KeepReason>) -> PruneCandidate {
+    PruneCandidate {
         parent_id: thread.parent_id.filter(|_| thread.parent_kind != Some(ParentKind::Subagent)),
-        stays,
+        keep_reason,
         thread: PrunableThread {
             thread_id: thread.thread_id,
             name: thread.name.or(thread.first_prompt),
@@ -241,47 +266,50 @@ fn candidate(thread: Thread, stays: Option<Stays>) -> Candidate {
     }
 }
 
-/// Has every thread stay from which one came that stays.
-fn keep_ancestors(all: &mut BTreeMap<ThreadId, Candidate>) {
-    let staying: Vec<ThreadId> =
-        all.iter().filter(|(_, candidate)| candidate.stays.is_some()).map(|(id, _)| *id).collect();
-    for thread_id in staying {
-        let mut above = all.get(&thread_id).and_then(|candidate| candidate.parent_id);
-        // One that stays has been seen to, with all above it; so a cycle ends as well.
-        while let Some(parent) = above.and_then(|id| all.get_mut(&id)).filter(|parent| parent.stays.is_none())
+/// Marks all ancestors of kept threads as kept.
+fn keep_ancestors(all: &mut BTreeMap<ThreadId, PruneCandidate>) {
+    let kept: Vec<ThreadId> =
+        all.iter().filter(|(_, candidate)| candidate.keep_reason.is_some()).map(|(id, _)| *id).collect();
+    for thread_id in kept {
+        let mut ancestor = all.get(&thread_id).and_then(|candidate| candidate.parent_id);
+        // The walk ends at an ancestor that is kept already, because its own ancestors are marked. It
+        // therefore also ends in a cycle.
+        while let Some(parent) =
+            ancestor.and_then(|id| all.get_mut(&id)).filter(|parent| parent.keep_reason.is_none())
         {
-            parent.stays = Some(Stays::WithChildren);
-            above = parent.parent_id;
+            parent.keep_reason = Some(KeepReason::HasChildren);
+            ancestor = parent.parent_id;
         }
     }
 }
 
-/// Returns the threads that go, children before those they came from, so that whoever stops in between leaves none without its
-/// parent; otherwise in the order of their ids, which is that of their creation, backwards.
-fn children_first(all: &BTreeMap<ThreadId, Candidate>) -> Vec<ThreadId> {
+/// Returns the threads to delete, children before their parents, so that an interruption leaves no thread
+/// without its parent. Threads of the same depth are sorted by descending id, which means newest first.
+fn prune_order(all: &BTreeMap<ThreadId, PruneCandidate>) -> Vec<ThreadId> {
     let depth = |thread_id: &ThreadId| {
         let mut depth = 0;
-        let mut above = all.get(thread_id).and_then(|candidate| candidate.parent_id);
-        while let Some(parent) = above.and_then(|id| all.get(&id)).filter(|_| depth < all.len()) {
+        let mut ancestor = all.get(thread_id).and_then(|candidate| candidate.parent_id);
+        while let Some(parent) = ancestor.and_then(|id| all.get(&id)).filter(|_| depth < all.len()) {
             depth += 1;
-            above = parent.parent_id;
+            ancestor = parent.parent_id;
         }
         depth
     };
-    let mut going: Vec<(usize, ThreadId)> = all
+    let mut prunable: Vec<(usize, ThreadId)> = all
         .iter()
-        .filter(|(_, candidate)| candidate.stays.is_none())
+        .filter(|(_, candidate)| candidate.keep_reason.is_none())
         .map(|(thread_id, _)| (depth(thread_id), *thread_id))
         .collect();
-    going.sort_by(|one, other| other.cmp(one));
-    going.into_iter().map(|(_, thread_id)| thread_id).collect()
+    prunable.sort_by(|left, right| right.cmp(left));
+    prunable.into_iter().map(|(_, thread_id)| thread_id).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Reads threads, each a letter with its parent's behind it: capitals are used and stay.
+    /// Checks the prune order. Each thread is a letter, followed by the letter of its parent if it has one.
+    /// Capital letters are in use and kept.
     fn check(threads: &[&str], expected: &str) {
         let id = |letter: char| {
             let number = u128::from(u32::from(letter.to_ascii_lowercase()));
@@ -290,28 +318,32 @@ mod tests {
         let mut all = BTreeMap::new();
         for text in threads {
             let mut letters = text.chars();
-            let own = letters.next().unwrap();
+            let own_letter = letters.next().unwrap();
             let parent_id = letters.next().map(id);
             let thread = PrunableThread {
-                thread_id: id(own),
+                thread_id: id(own_letter),
                 name: None,
                 updated_at: Timestamp::UNIX_EPOCH,
                 messages: 0,
                 size: ThreadSize::default(),
             };
-            let stays = own.is_uppercase().then_some(Stays::Used);
-            all.insert(id(own), Candidate { parent_id, stays, thread });
+            let keep_reason = own_letter.is_uppercase().then_some(KeepReason::RecentlyUsed);
+            all.insert(id(own_letter), PruneCandidate { parent_id, keep_reason, thread });
         }
         keep_ancestors(&mut all);
         let letter = |thread_id: ThreadId| {
-            threads.iter().filter_map(|text| text.chars().next()).find(|own| id(*own) == thread_id).unwrap()
+            threads
+                .iter()
+                .filter_map(|text| text.chars().next())
+                .find(|own_letter| id(*own_letter) == thread_id)
+                .unwrap()
         };
-        let going: String = children_first(&all).into_iter().map(letter).collect();
-        assert_eq!(going, expected, "{threads:?}");
+        let order: String = prune_order(&all).into_iter().map(letter).collect();
+        assert_eq!(order, expected, "{threads:?}");
     }
 
     #[test]
-    fn h8_a_thread_goes_only_with_all_that_came_from_it_and_after_them() {
+    fn h8_a_thread_is_pruned_only_with_all_its_descendants_and_after_them() {
         check(&["a", "b", "c"], "cba");
         check(&["a", "ba", "cb"], "cba");
         check(&["c", "bc", "ab"], "abc");
@@ -322,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_came_from_each_other_end_the_walk() {
+    fn a_cycle_of_parents_ends_the_walk() {
         check(&["ab", "ba"], "ba");
         check(&["ab", "ba", "Ca"], "");
     }

@@ -1,49 +1,49 @@
-//! Taking a thread back, and copying it up to a point. The journal keeps what is taken back; it is only out of sight.
+//! Rewinding a thread, and forking it at a point. A rewind hides events; the journal keeps them.
 
 use jiff::Timestamp;
-use journal::{EventQuery, Superseded, Transaction, Write};
+use journal::{EventQuery, SupersededVisibility, Transaction, Write};
 use protocol::event::body::ThreadCreated;
 use protocol::{
-    Category, CheckpointId, CheckpointSource, Event, Message, NewEvent, ParentKind, Seq, StepPoint, Thread,
-    ThreadId,
+    Category, CheckpointEntry, CheckpointId, CheckpointSource, Event, Message, NewEvent, ParentKind, Seq,
+    Thread, ThreadId,
 };
-use runtime::BackTo;
+use runtime::RewindRequest;
 use serde::Serialize;
 
-use super::back::{GoingBack, GoneWith};
+use super::rollback::{RollbackEffects, RollbackPlan};
 use crate::agent::services::ThreadService;
 use crate::workspace::WORKSPACE_KEY;
 use crate::{Result, ThreadError};
 
-/// Messages read at a time when a person's messages are looked for.
+/// Messages per page when the messages of people are searched.
 const PROMPTS_PAGE_ROWS: usize = 200;
 
-/// A message of a person, as a place to go back to.
+/// A person's message as a target of a rewind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Prompt {
-    /// Its position.
+pub struct UserPrompt {
+    /// The seq of the message.
     pub seq: Seq,
-    /// When it was said.
+    /// The time of the message.
     pub created_at: Timestamp,
-    /// What was said.
+    /// The text of the message.
     pub text: String,
 }
 
-/// What a rewind did.
+/// The result of a rewind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Rewound {
-    /// The last event that stays in sight.
+pub struct RewindResult {
+    /// The seq of the last event that stays visible.
     pub keep_seq: Seq,
-    /// How many messages are out of sight.
+    /// The number of messages that were hidden.
     pub superseded: u64,
 }
 
 impl ThreadService<'_> {
-    /// Returns the newest messages of people in the thread, newest first, up to `limit`.
+    /// Returns the newest messages of people in the thread, newest first, at most `limit`.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn prompts(self, thread_id: ThreadId, limit: usize) -> Result<Vec<Prompt>> {
+    /// Fails only if the journal does.
+    pub async fn prompts(self, thread_id: ThreadId, limit: usize) -> Result<Vec<UserPrompt>> {
         let mut prompts = Vec::new();
         let mut before = None;
         while prompts.len() < limit {
@@ -54,7 +54,7 @@ impl ThreadService<'_> {
                 ..EventQuery::default()
             };
             let page = self.agent.store.events(thread_id, query).await?;
-            prompts.extend(page.iter().rev().filter_map(prompt));
+            prompts.extend(page.iter().rev().filter_map(user_prompt));
             before = page.first().map(|event| event.seq);
             if page.len() < PROMPTS_PAGE_ROWS {
                 break;
@@ -64,45 +64,50 @@ impl ThreadService<'_> {
         Ok(prompts)
     }
 
-    /// Returns the points of the thread's past that a rewind or a fork can name, newest first.
+    /// Returns the checkpoints that a rewind or a fork can name, newest first.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails only if the journal does.
     pub async fn checkpoints(
         self,
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> Result<Vec<StepPoint>> {
-        let points = self.agent.store.checkpoints(thread_id, before, limit, Superseded::Hidden).await?;
+    ) -> Result<Vec<CheckpointEntry>> {
+        let points =
+            self.agent.store.checkpoints(thread_id, before, limit, SupersededVisibility::Hidden).await?;
         Ok(points.into_iter().filter(|point| point.source != CheckpointSource::Rewind).collect())
     }
 
-    /// Takes the thread back to where it was at `keep_seq`: what came after is out of sight, and the state is that of
-    /// the newest checkpoint up to there. Files that tools changed stay as they are.
+    /// Rewinds the thread to `keep_seq`: later events are hidden, and the state becomes that of the newest
+    /// checkpoint up to that event. Files that tools changed are not restored.
     ///
     /// # Errors
-    /// When a run is active, or the journal fails.
-    pub async fn rewind(self, thread_id: ThreadId, keep_seq: Seq) -> Result<Rewound> {
+    /// [`ThreadError::UnknownEvent`] if `keep_seq` is after the last event. Also fails if a run is active, or
+    /// if the journal fails.
+    pub async fn rewind(self, thread_id: ThreadId, keep_seq: Seq) -> Result<RewindResult> {
         let last_seq = self.agent.thread(thread_id).await?.last_seq;
         if keep_seq > last_seq {
             return Err(ThreadError::UnknownEvent { thread_id, seq: keep_seq, last_seq }.into());
         }
-        self.agent.runs().end_cut_off(thread_id).await?;
+        self.agent.runs().end_orphaned_run(thread_id).await?;
         let now = Timestamp::now();
         let head = self.agent.store.checkpoint(thread_id).await?;
-        let GoneWith { superseded, writes: beside, .. } = self.gone_with(thread_id, keep_seq, now).await?;
-        let (checkpoint_id, channels) = self.stood_at(thread_id, keep_seq).await?;
-        let back = BackTo { keep_seq, superseded, channels, checkpoint_id };
-        let writes = GoingBack { back, beside, ..GoingBack::default() }.writes(thread_id, head, now)?;
+        let RollbackEffects { superseded_count: superseded, writes: extra_writes, .. } =
+            self.rollback_effects(thread_id, keep_seq, now).await?;
+        let (checkpoint_id, channels) = self.state_at_seq(thread_id, keep_seq).await?;
+        let target = RewindRequest { keep_seq, superseded, channels, checkpoint_id };
+        let writes = RollbackPlan { target, extra_writes, ..RollbackPlan::default() }
+            .rollback_writes(thread_id, head, now)?;
         self.agent.store.commit(Transaction { fence: None, writes }).await?;
-        Ok(Rewound { keep_seq, superseded })
+        Ok(RewindResult { keep_seq, superseded })
     }
 
     /// Copies the thread's transcript, up to and including `until`, into a new thread.
     ///
     /// # Errors
-    /// When the thread does not exist, or the journal fails.
+    /// [`ThreadError::UnknownEvent`] if `until` is after the last event. Also fails if the thread does not
+    /// exist, or if the journal fails.
     pub async fn fork(self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
         let parent = self.agent.thread(thread_id).await?;
         if let Some(seq) = until.filter(|until| *until > parent.last_seq) {
@@ -118,9 +123,9 @@ impl ThreadService<'_> {
         thread.parent_id = Some(thread_id);
         thread.parent_kind = Some(ParentKind::Fork);
         let origin = ThreadCreated::Fork { parent_thread_id: Some(thread_id), until };
-        let created = NewEvent::of(&origin, now)?;
+        let created = NewEvent::from_body(&origin, now)?;
         let writes = vec![
-            Write::CreateThread(thread.stamped()),
+            Write::CreateThread(thread.with_assistant_metadata()),
             Write::CopyEvents { from: thread_id, until, into },
             Write::Append { thread_id: into, events: vec![created] },
         ];
@@ -129,10 +134,11 @@ impl ThreadService<'_> {
     }
 }
 
-fn prompt(event: &Event) -> Option<Prompt> {
+/// Returns a person's message as a target of a rewind; `None` for other events.
+fn user_prompt(event: &Event) -> Option<UserPrompt> {
     match event.message() {
         Some(message @ Message::Human(_)) => {
-            Some(Prompt { seq: event.seq, created_at: event.created_at, text: message.text() })
+            Some(UserPrompt { seq: event.seq, created_at: event.created_at, text: message.text() })
         }
         Some(Message::Ai(_) | Message::Tool(_)) | None => None,
     }

@@ -1,37 +1,38 @@
-//! What happened as spans: of a run, of a thread, of a handoff from its request to the clearing of the child's block. They are made
-//! from the journal when they are asked for. Sending them anywhere is `telemetry`'s.
+//! Trace spans of a run, a thread, or a handoff from its request to the clearing of the child's block. They
+//! are computed from the journal on request. The `telemetry` crate defines the spans and exports them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use journal::{EventQuery, Superseded};
+use journal::{EventQuery, SupersededVisibility};
 use model::prices;
 use protocol::{Event, EventType, Handoff, Run, RunId, Seq, Thread, ThreadId};
-use telemetry::{Counts, Fold, Kind, Span, Traces};
+use telemetry::{SpanFold, TelemetryTotals, TraceExport, TraceSpan, TraceSpanKind};
 
 use crate::agent::services::{AdminService, RunService};
 use crate::{Result, RunError};
 
-/// What somebody wants to see the spans of.
+/// The subject of a trace.
 #[derive(Debug, Clone)]
-pub enum Traced {
-    /// A run.
+pub enum TraceSubject {
+    /// One run.
     Run(Run),
-    /// Everything that happened in a thread.
+    /// All runs of a thread.
     Thread(Thread),
-    /// A handoff.
+    /// One handoff.
     Handoff(Handoff),
 }
 
 impl RunService<'_> {
-    /// Returns the thread, the run or the handoff whose id begins with `text`; `last` is the newest run. A thread and its
-    /// first run begin alike: that is the thread, which has the run in it.
+    /// Finds the thread, run or handoff whose id begins with `text`. The text `last` means the newest run.
+    /// The ids of a thread and of its first run can begin alike; the result is then the thread, whose trace
+    /// contains the run.
     ///
     /// # Errors
-    /// [`RunError::UnknownTrace`] when there is none, [`RunError::Ambiguous`] when there is more than one.
-    pub async fn find_traced(self, text: &str) -> Result<Traced> {
+    /// [`RunError::UnknownTrace`] if there is none; [`RunError::Ambiguous`] if there are several.
+    pub async fn find_trace_subject(self, text: &str) -> Result<TraceSubject> {
         if text == "last" {
-            return Ok(Traced::Run(self.find(text).await?));
+            return Ok(TraceSubject::Run(self.find(text).await?));
         }
         let unknown = || RunError::UnknownTrace(text.to_owned());
         if text.trim().is_empty() {
@@ -42,22 +43,25 @@ impl RunService<'_> {
         let handoffs = self.agent.handoffs().handoffs_by_prefix(text).await?;
         match (threads.as_slice(), runs.as_slice(), handoffs.as_slice()) {
             ([], [], []) => Err(unknown().into()),
-            ([thread_id], _, []) if self.are_of(*thread_id, &runs).await? => {
-                Ok(Traced::Thread(self.agent.thread(*thread_id).await?))
+            ([thread_id], _, []) if self.has_all_runs(*thread_id, &runs).await? => {
+                Ok(TraceSubject::Thread(self.agent.thread(*thread_id).await?))
             }
-            ([], [run_id], []) => Ok(Traced::Run(self.agent.store.run(*run_id).await?.ok_or_else(unknown)?)),
-            ([], [], [handoff]) => Ok(Traced::Handoff(handoff.clone())),
+            ([], [run_id], []) => {
+                Ok(TraceSubject::Run(self.agent.store.run(*run_id).await?.ok_or_else(unknown)?))
+            }
+            ([], [], [handoff]) => Ok(TraceSubject::Handoff(handoff.clone())),
             _ => {
-                let named = threads.iter().map(|id| format!("thread {id}"));
-                let named = named.chain(runs.iter().map(|id| format!("run {id}")));
-                let named = named.chain(handoffs.iter().map(|one| format!("handoff {}", one.handoff_id)));
-                Err(RunError::Ambiguous { prefix: text.to_owned(), matches: named.collect() }.into())
+                let matches = threads.iter().map(|id| format!("thread {id}"));
+                let matches = matches.chain(runs.iter().map(|id| format!("run {id}")));
+                let matches =
+                    matches.chain(handoffs.iter().map(|handoff| format!("handoff {}", handoff.handoff_id)));
+                Err(RunError::Ambiguous { prefix: text.to_owned(), matches: matches.collect() }.into())
             }
         }
     }
 
-    /// Returns whether all of the runs are the thread's.
-    async fn are_of(self, thread_id: ThreadId, runs: &[RunId]) -> Result<bool> {
+    /// Returns whether all of the runs belong to the thread.
+    async fn has_all_runs(self, thread_id: ThreadId, runs: &[RunId]) -> Result<bool> {
         for run_id in runs {
             if self.agent.store.run(*run_id).await?.is_some_and(|run| run.thread_id != thread_id) {
                 return Ok(false);
@@ -66,44 +70,51 @@ impl RunService<'_> {
         Ok(true)
     }
 
-    /// Returns the spans of a run and of the sub-agents it had, those that ended in the order in which they did and behind them what is
-    /// under way.
+    /// Returns the spans of a run and of its sub-agents. Finished spans come first, in the order in which
+    /// they ended, followed by open ones.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn spans(self, run: &Run) -> Result<Vec<Span>> {
+    /// Fails only if the journal does.
+    pub async fn spans(self, run: &Run) -> Result<Vec<TraceSpan>> {
         let first = self.agent.store.run_events(run.thread_id, run.run_id, 0, 1).await?.pop();
-        let mut fold = self.fold_before(run.thread_id, first.map_or(1, |event| event.seq)).await?;
-        self.fold_run(&mut fold, run.thread_id, run.run_id).await?;
-        self.with_subagents(run.thread_id, all(fold)).await
+        let mut fold = self.fold_until(run.thread_id, first.map_or(1, |event| event.seq)).await?;
+        self.fold_run_events(&mut fold, run.thread_id, run.run_id).await?;
+        self.append_subagent_spans(run.thread_id, all_spans(fold)).await
     }
 
-    /// Returns the spans of everything that happened in a thread and in those of its sub-agents, what was taken back since included.
+    /// Returns the spans of a thread and of its sub-agents, including those of rewound events.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn thread_spans(self, thread_id: ThreadId) -> Result<Vec<Span>> {
-        let spans = self.own_spans(thread_id).await?;
-        self.with_subagents(thread_id, spans).await
+    /// Fails only if the journal does.
+    pub async fn thread_spans(self, thread_id: ThreadId) -> Result<Vec<TraceSpan>> {
+        let spans = self.thread_only_spans(thread_id).await?;
+        self.append_subagent_spans(thread_id, spans).await
     }
 
-    async fn own_spans(self, thread_id: ThreadId) -> Result<Vec<Span>> {
-        let mut fold = self.fold_before(thread_id, 1).await?;
+    /// Returns the spans of a thread without those of its sub-agents. Reads all events of the thread, page by
+    /// page.
+    async fn thread_only_spans(self, thread_id: ThreadId) -> Result<Vec<TraceSpan>> {
+        let mut fold = self.fold_until(thread_id, 1).await?;
         let mut after = 0;
         loop {
             let query = EventQuery {
-                superseded: Superseded::Shown,
+                superseded: SupersededVisibility::Shown,
                 ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
             };
             let page = self.agent.store.events(thread_id, query).await?;
-            let Some(last) = page.last() else { return Ok(all(fold)) };
+            let Some(last) = page.last() else { return Ok(all_spans(fold)) };
             after = last.seq;
-            page.iter().for_each(|event| fold.take(event));
+            page.iter().for_each(|event| fold.apply_event(event));
         }
     }
 
-    /// Adds what the sub-agents did that were called in the spans of the thread; they have none of their own.
-    async fn with_subagents(self, thread_id: ThreadId, mut spans: Vec<Span>) -> Result<Vec<Span>> {
+    /// Appends the spans of the sub-agents that were called in the given spans. Sub-agents have no sub-agents
+    /// of their own.
+    async fn append_subagent_spans(
+        self,
+        thread_id: ThreadId,
+        mut spans: Vec<TraceSpan>,
+    ) -> Result<Vec<TraceSpan>> {
         let called: HashSet<String> =
             spans.iter().filter_map(|span| Some(span.tool.as_ref()?.call_id.clone())).collect();
         if called.is_empty() {
@@ -111,71 +122,75 @@ impl RunService<'_> {
         }
         for subagent in self.agent.threads().subagents(thread_id).await?.subagents {
             if subagent.call_id.is_some_and(|call_id| called.contains(&call_id)) {
-                spans.extend(self.own_spans(subagent.thread.thread_id).await?);
+                spans.extend(self.thread_only_spans(subagent.thread.thread_id).await?);
             }
         }
         Ok(spans)
     }
 
-    /// Returns the spans of the runs a handoff was drafted, decided and accepted in, and of the clearing of the child's block.
+    /// Returns the spans of the runs in which a handoff was drafted, decided and accepted, and the span of
+    /// clearing the child's block.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub async fn handoff_spans(self, handoff: &Handoff) -> Result<Vec<Span>> {
-        let is_of_it = |event: &&Event| event.handoff_id() == Some(handoff.handoff_id);
+    /// Fails only if the journal does.
+    pub async fn handoff_spans(self, handoff: &Handoff) -> Result<Vec<TraceSpan>> {
+        let belongs_to_handoff = |event: &&Event| event.handoff_id() == Some(handoff.handoff_id);
         let parent = handoff.parent_thread_id;
-        let mut fold = self.fold_before(parent, 1).await?;
-        let mut seen: Vec<RunId> = Vec::new();
-        for event in self.handoff_events(parent).await?.iter().filter(is_of_it) {
+        let mut fold = self.fold_until(parent, 1).await?;
+        let mut folded_runs: Vec<RunId> = Vec::new();
+        for event in self.handoff_events(parent).await?.iter().filter(belongs_to_handoff) {
             match event.run_id {
-                None => fold.take(event),
-                Some(run_id) if seen.contains(&run_id) => {}
+                None => fold.apply_event(event),
+                Some(run_id) if folded_runs.contains(&run_id) => {}
                 Some(run_id) => {
-                    seen.push(run_id);
-                    self.fold_run(&mut fold, parent, run_id).await?;
+                    folded_runs.push(run_id);
+                    self.fold_run_events(&mut fold, parent, run_id).await?;
                 }
             }
         }
-        let mut spans = all(fold);
+        let mut spans = all_spans(fold);
         let cleaned = self.handoff_events(handoff.child_thread_id).await?;
-        if let Some(cleaned) = cleaned.iter().rfind(is_of_it).map(|event| event.seq) {
-            // The run in which it was cleared is under way there.
+        if let Some(cleaned) = cleaned.iter().rfind(belongs_to_handoff).map(|event| event.seq) {
+            // The run that cleared the block may still be active in the child thread. Only finished spans are
+            // taken from there.
             let query = EventQuery {
                 after: None,
                 before: Some(cleaned + 1),
-                superseded: Superseded::Shown,
+                superseded: SupersededVisibility::Shown,
                 ..EventQuery::after(0, journal::PAGE_ROWS_MAX)
             };
-            let mut in_child = self.fold_before(handoff.child_thread_id, 1).await?;
+            let mut child_fold = self.fold_until(handoff.child_thread_id, 1).await?;
             self.agent
                 .store
                 .events(handoff.child_thread_id, query)
                 .await?
                 .iter()
-                .for_each(|event| in_child.take(event));
-            let of_it = |span: &Span| span.handoff_id == Some(handoff.handoff_id);
-            spans.extend(in_child.finished().into_iter().filter(of_it));
+                .for_each(|event| child_fold.apply_event(event));
+            let is_of_handoff = |span: &TraceSpan| span.handoff_id == Some(handoff.handoff_id);
+            spans.extend(child_fold.take_finished().into_iter().filter(is_of_handoff));
         }
         Ok(spans)
     }
 
-    /// Returns what a call of a model cost in US dollars, if its price is known; nothing else has a cost of its own.
-    pub fn span_cost(self, span: &Span) -> Option<f64> {
-        let (Kind::Model, Some(usage), Some(model)) = (span.kind, &span.usage, &span.model) else {
+    /// Returns the cost of a model call in US dollars. `None` for other spans, and if the price is unknown.
+    pub fn span_cost(self, span: &TraceSpan) -> Option<f64> {
+        let (TraceSpanKind::Model, Some(usage), Some(model)) = (span.kind, &span.usage, &span.model) else {
             return None;
         };
-        Some(prices::cost(usage, &prices::price(model, &self.agent.config.prices)?))
+        Some(prices::cost(usage, &prices::find_price(model, &self.agent.config.prices)?))
     }
 }
 
 impl AdminService<'_> {
-    /// Begins to send what this process does as traces, where the configuration and the standard variables say; `None` when they say
-    /// nowhere, or when it is done already. Called on an async runtime, it works there.
+    /// Starts the export of traces of this process's commits, to the endpoint of the configuration or of the
+    /// standard OTEL variables. Returns `None` if there is no endpoint or the export is already running.
+    ///
+    /// Must be called on a Tokio runtime, because the export runs there as a task.
     ///
     /// # Errors
-    /// When the address makes no sense.
-    pub fn send_traces(self) -> Result<Option<Traces>> {
-        let traces = Traces::begin(
+    /// Fails if the endpoint is invalid.
+    pub fn start_trace_export(self) -> Result<Option<TraceExport>> {
+        let traces = TraceExport::start(
             Arc::clone(&self.agent.journal),
             &self.agent.config.tracing,
             &self.agent.config.prices,
@@ -183,40 +198,43 @@ impl AdminService<'_> {
         Ok(traces?)
     }
 
-    /// The same for a server, which also counts what it does ([`AdminService::counted`]); an address that makes no sense is told in the log.
-    pub fn send_traces_and_count(self) -> Option<Traces> {
+    /// Starts the export of traces as [`Self::start_trace_export`] does, and also counts metrics for a server
+    /// ([`Self::trace_metrics`]). An invalid endpoint is logged and not an error.
+    pub fn start_trace_export_with_metrics(self) -> Option<TraceExport> {
         let (settings, prices) = (&self.agent.config.tracing, &self.agent.config.prices);
-        Traces::begin_counting(
+        TraceExport::start_with_metrics(
             Arc::clone(&self.agent.journal),
             settings,
             prices,
-            Arc::clone(&self.agent.counted),
+            Arc::clone(&self.agent.metrics),
         )
     }
 
-    /// Returns what was counted; nothing before [`AdminService::send_traces_and_count`].
-    pub fn counted(self) -> Counts {
-        self.agent.counted.counts()
+    /// Returns the metrics of this process. They are zero before [`Self::start_trace_export_with_metrics`].
+    pub fn trace_metrics(self) -> TelemetryTotals {
+        self.agent.metrics.totals()
     }
 }
 
 impl RunService<'_> {
-    /// Returns a fold that knows how the run before `seq` ended.
-    async fn fold_before(self, thread_id: ThreadId, seq: Seq) -> Result<Fold> {
-        Ok(telemetry::primed(&*self.agent.store, thread_id, seq).await?)
+    /// Returns a fold that has read the state of the thread before `seq`, such as the end of the run before
+    /// it.
+    async fn fold_until(self, thread_id: ThreadId, seq: Seq) -> Result<SpanFold> {
+        Ok(telemetry::load_fold(&*self.agent.store, thread_id, seq).await?)
     }
 
-    async fn fold_run(self, fold: &mut Fold, thread_id: ThreadId, run_id: RunId) -> Result<()> {
+    /// Applies all events of a run to the fold, page by page.
+    async fn fold_run_events(self, fold: &mut SpanFold, thread_id: ThreadId, run_id: RunId) -> Result<()> {
         let mut after = 0;
         loop {
             let page = self.agent.store.run_events(thread_id, run_id, after, journal::PAGE_ROWS_MAX).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = last.seq;
-            page.iter().for_each(|event| fold.take(event));
+            page.iter().for_each(|event| fold.apply_event(event));
         }
     }
 
-    /// Returns what happened to handoffs in the thread; an unknown one has nothing.
+    /// Returns the handoff events of the thread, including rewound ones. An unknown thread has none.
     async fn handoff_events(self, thread_id: ThreadId) -> Result<Vec<Event>> {
         let types: Vec<EventType> =
             EventType::ALL.iter().copied().filter(|kind| kind.as_str().starts_with("handoff_")).collect();
@@ -225,7 +243,7 @@ impl RunService<'_> {
             let after = events.last().map_or(0, |event| event.seq);
             let query = EventQuery {
                 types: types.clone(),
-                superseded: Superseded::Shown,
+                superseded: SupersededVisibility::Shown,
                 ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
             };
             let page = self.agent.store.events(thread_id, query).await?;
@@ -237,9 +255,9 @@ impl RunService<'_> {
     }
 }
 
-/// Returns everything of a fold: what ended, and what is under way.
-fn all(mut fold: Fold) -> Vec<Span> {
-    let mut spans = fold.finished();
-    spans.extend(fold.open());
+/// Returns all spans of a fold: the finished ones, then the open ones.
+fn all_spans(mut fold: SpanFold) -> Vec<TraceSpan> {
+    let mut spans = fold.take_finished();
+    spans.extend(fold.open_spans());
     spans
 }

@@ -1,61 +1,64 @@
 //! Handoffs through the agent: what is shown is what is stored is what is injected.
 
-mod asked;
+mod agent_requested;
+mod concurrency;
 mod pathological;
 mod refine;
 mod review;
 mod stored_state;
 mod transcript;
-mod under_fire;
 
-use agent::{Agent, Error, HandoffError, HandoffRequest, PendingHandoff, RunError};
+use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff, RunError};
 use journal::HandoffFilter;
 use protocol::{HandoffStatus, ThreadId};
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::world::{
-    DRAFT, DRAFT_PROMPT, World, answering, approve, decisions, drafting_then_answering, import, quiet,
+use crate::environment::{
+    DRAFT, DRAFT_PROMPT, TestEnvironment, answering_server, approval, decisions, drafting_server,
+    import_session, unwatched,
 };
 
 /// Imports the session and asks for a handoff of it, which is pending then.
-async fn pending_of(agent: Agent, world: &World) -> (Agent, PendingHandoff) {
-    let (frames, cancel) = quiet();
-    let parent = import(world, &agent).await.unwrap();
+async fn pending_handoff(agent: Agent, world: &TestEnvironment) -> (Agent, PendingHandoff) {
+    let (frames, cancel) = unwatched();
+    let parent = import_session(world, &agent).await.unwrap();
     let pending =
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     (agent, pending)
 }
 
-/// Accepts it as it was shown, and returns the child.
-async fn accept(agent: &Agent, pending: &PendingHandoff) -> ThreadId {
-    let (frames, cancel) = quiet();
+/// Accepts it was shown, and returns the child.
+async fn accept_handoff(agent: &Agent, pending: &PendingHandoff) -> ThreadId {
+    let (frames, cancel) = unwatched();
     let id = pending.handoff.handoff_id;
-    let decided = agent.handoffs().decide(id, &approve(pending), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approval(pending), &frames, &cancel).await.unwrap();
     decided.child_thread_id.unwrap()
 }
 
 #[tokio::test]
 async fn m1_what_is_shown_is_stored_is_injected_byte_for_byte() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (frames, cancel) = unwatched();
     let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let shown = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let parent = import_session(&world, &agent).await.unwrap();
+    let shown =
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     drop(agent);
     // Another process decides; nothing is drafted again.
     let agent = world.agent_with(&server);
-    let again = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let again =
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     assert_eq!(again.proposal, shown.proposal);
     assert!(!again.is_new);
     let decided =
-        agent.handoffs().decide(shown.handoff.handoff_id, &approve(&shown), &frames, &cancel).await.unwrap();
-    assert_eq!(server.calls(), 1, "the model was called once for one iteration");
+        agent.handoffs().decide(shown.handoff.handoff_id, &approval(&shown), &frames, &cancel).await.unwrap();
+    assert_eq!(server.call_count(), 1, "the model was called once for one iteration");
     assert_eq!(decided.handoff.accepted_sha256.as_deref(), Some(shown.proposal.summary_sha256.as_str()));
-    let block = memory::block::current(world.read_agent_md().as_bytes()).unwrap();
+    let block = memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap();
     assert_eq!(block.trim(), shown.proposal.summary_md.trim());
     let child = decided.child_thread_id.unwrap();
-    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     let request = server.requests()[1].body["system"].to_string();
     let injected = serde_json::to_string(shown.proposal.summary_md.trim()).unwrap();
     assert!(request.contains(injected.trim_matches('"')), "{request}\n{injected}");
@@ -63,32 +66,36 @@ async fn m1_what_is_shown_is_stored_is_injected_byte_for_byte() {
 
 #[tokio::test]
 async fn g12_the_summary_is_in_the_first_turn_and_absent_in_the_second() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (frames, cancel) = quiet();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (frames, cancel) = unwatched();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
     let id = pending.handoff.handoff_id;
-    let child = accept(&agent, &pending).await;
-    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
-    agent.runs().send(child, "And now?", &frames, &cancel).await.unwrap();
+    let child = accept_handoff(&agent, &pending).await;
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(child, "And now?", &frames, &cancel).await.unwrap();
     let requests = server.requests();
     let title = "Importer drops the last row";
     assert!(requests[1].body["system"].to_string().contains(title));
     assert!(!requests[2].body["system"].to_string().contains(title));
-    assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
+    assert_eq!(
+        memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap(),
+        "None recorded yet."
+    );
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Cleaned);
 }
 
 #[tokio::test]
 async fn m7_the_facts_reach_the_child_though_the_summariser_gives_garbage() {
-    let world = World::new();
-    let garbage = Reply::text("}{ no").when_body_contains(DRAFT_PROMPT);
-    let server = Server::start(Script::new([garbage, Reply::text("Fine.").repeated()])).unwrap();
-    let (frames, cancel) = quiet();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
-    let child = accept(&agent, &pending).await;
-    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
-    agent.runs().send(child, "And now?", &frames, &cancel).await.unwrap();
+    let world = TestEnvironment::new();
+    let garbage = ScriptedReply::text("}{ no").when_body_contains(DRAFT_PROMPT);
+    let server =
+        ScriptedServer::start(Script::new([garbage, ScriptedReply::text("Fine.").with_repeat()])).unwrap();
+    let (frames, cancel) = unwatched();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let child = accept_handoff(&agent, &pending).await;
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(child, "And now?", &frames, &cancel).await.unwrap();
     let systems: Vec<String> =
         server.requests()[1..].iter().map(|request| request.body["system"].to_string()).collect();
     for fact in [
@@ -102,31 +109,31 @@ async fn m7_the_facts_reach_the_child_though_the_summariser_gives_garbage() {
 
 #[tokio::test]
 async fn m3_another_thread_never_sees_the_summary_of_a_pending_child() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (frames, cancel) = quiet();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
-    agent.handoffs().decide(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (frames, cancel) = unwatched();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    agent.handoffs().decide(pending.handoff.handoff_id, &approval(&pending), &frames, &cancel).await.unwrap();
     let other = agent.threads().create(None).await.unwrap();
-    agent.runs().send(other.thread_id, "Hello.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(other.thread_id, "Hello.", &frames, &cancel).await.unwrap();
     assert!(!server.requests()[1].body.to_string().contains("drops the last row"));
     assert!(world.read_agent_md().contains("drops the last row"), "the block still waits for its own thread");
 }
 
 #[tokio::test]
 async fn g13_a_first_turn_that_fails_does_not_count() {
-    let world = World::new();
-    let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
-    let refused = Reply::status(400, r#"{"error":{"message":"bad"}}"#);
-    let server = Server::start(Script::new([draft, refused, Reply::text("Done.")])).unwrap();
-    let (frames, cancel) = quiet();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let refused = ScriptedReply::status(400, r#"{"error":{"message":"bad"}}"#);
+    let server = ScriptedServer::start(Script::new([draft, refused, ScriptedReply::text("Done.")])).unwrap();
+    let (frames, cancel) = unwatched();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
     let id = pending.handoff.handoff_id;
-    let child = accept(&agent, &pending).await;
-    let end = agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
+    let child = accept_handoff(&agent, &pending).await;
+    let end = agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, protocol::RunStatus::Error);
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Seeded);
-    agent.runs().send(child, "Again.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(child, "Again.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[2].body["system"].to_string().contains("drops the last row"));
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Cleaned);
 }
@@ -134,15 +141,18 @@ async fn g13_a_first_turn_that_fails_does_not_count() {
 #[tokio::test]
 async fn g15_decline_and_preview_write_nothing_outside_the_journal() {
     for answer in [r#"{"type":"reject","message":"later"}"#, r#"{"type":"preview"}"#] {
-        let world = World::new();
-        let (frames, cancel) = quiet();
+        let world = TestEnvironment::new();
+        let (frames, cancel) = unwatched();
         let agent = world.agent();
         std::fs::create_dir_all(world.agent_md().parent().unwrap()).unwrap();
         std::fs::write(world.agent_md(), "# Mine\n").unwrap();
-        let parent = import(&world, &agent).await.unwrap();
+        let parent = import_session(&world, &agent).await.unwrap();
         let before = agent.store().thread(parent).await.unwrap().unwrap();
-        let pending =
-            agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let pending = agent
+            .handoffs()
+            .request(parent, HandoffRequestOptions::default(), &frames, &cancel)
+            .await
+            .unwrap();
         let answer = decisions(&format!(r#"{{"decisions":[{answer}]}}"#));
         let decided =
             agent.handoffs().decide(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
@@ -154,32 +164,36 @@ async fn g15_decline_and_preview_write_nothing_outside_the_journal() {
         let children = journal::ThreadFilter { parent_id: Some(parent), limit: 5, ..Default::default() };
         assert_eq!(agent.store().threads(children).await.unwrap(), []);
         // Another handoff can be asked for afterwards.
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn g20_the_first_decision_wins_and_the_second_learns_the_outcome() {
-    let world = World::new();
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
     let (one, two) = (world.agent(), world.agent());
-    let parent = import(&world, &one).await.unwrap();
-    let pending = one.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let parent = import_session(&world, &one).await.unwrap();
+    let pending =
+        one.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
-    one.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    one.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap();
     let late =
         two.handoffs().decide(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await;
     assert!(
-        matches!(late, Err(Error::Handoff(HandoffError::Decided { status: HandoffStatus::Seeded, .. }))),
+        matches!(
+            late,
+            Err(Error::Handoff(HandoffError::AlreadyDecided { status: HandoffStatus::Seeded, .. }))
+        ),
         "{late:?}"
     );
 }
 
 #[tokio::test]
 async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
-    let world = World::new();
-    let (frames, cancel) = quiet();
-    let (agent, pending) = pending_of(world.agent(), &world).await;
+    let world = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
+    let (agent, pending) = pending_handoff(world.agent(), &world).await;
     let id = pending.handoff.handoff_id;
     for answer in [
         r#"{"decisions":[]}"#,
@@ -201,9 +215,9 @@ async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
 
 #[tokio::test]
 async fn g1_an_edited_text_is_what_is_stored_and_injected() {
-    let world = World::new();
-    let (frames, cancel) = quiet();
-    let (agent, pending) = pending_of(world.agent(), &world).await;
+    let world = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
+    let (agent, pending) = pending_handoff(world.agent(), &world).await;
     let text = "**My title**\nWhere it stands.\n\n### Objective\n- Fix the importer.\n\n### Next steps\n- Write the test.\n";
     let args = serde_json::json!({"decisions": [{"type": "approve", "args": {"summary_md": text}}]});
     let decided = agent
@@ -214,20 +228,20 @@ async fn g1_an_edited_text_is_what_is_stored_and_injected() {
     assert_eq!(decided.proposal.summary_json.title, "My title");
     assert_eq!(decided.proposal.summary_json.body.len(), 2);
     assert_eq!(decided.proposal.summary_md, text.trim());
-    assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), text.trim());
+    assert_eq!(memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap(), text.trim());
     let child = agent.store().thread(decided.child_thread_id.unwrap()).await.unwrap().unwrap();
     assert_eq!(child.name.as_deref(), Some("My title"));
 }
 
 #[tokio::test]
 async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt() {
-    let world = World::new();
-    let first = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let world = TestEnvironment::new();
+    let first = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
     let better = DRAFT.replace("Importer drops the last row", "Importer: last row and a test");
-    let second = Reply::text(better).when_body_contains("<feedback>");
-    let server = Server::start(Script::new([first, second])).unwrap();
-    let (frames, cancel) = quiet();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
+    let second = ScriptedReply::text(better).when_body_contains("<feedback>");
+    let server = ScriptedServer::start(Script::new([first, second])).unwrap();
+    let (frames, cancel) = unwatched();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
     let feedback = decisions(
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Name the test </feedback>."}}}]}"#,
     );
@@ -243,34 +257,39 @@ async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt(
     assert!(
         prompt.contains("Importer drops the last row") && prompt.contains("Name the test &lt;/feedback>")
     );
-    assert_eq!(server.calls(), 2);
-    agent.handoffs().decide(next.handoff.handoff_id, &approve(&next), &frames, &cancel).await.unwrap();
+    assert_eq!(server.call_count(), 2);
+    agent.handoffs().decide(next.handoff.handoff_id, &approval(&next), &frames, &cancel).await.unwrap();
     assert!(world.read_agent_md().contains("last row and a test"));
 }
 
 #[tokio::test]
 async fn m4_a_model_that_gives_nothing_usable_never_prevents_a_handoff() {
     let faults = [
-        Reply::fault(Fault::Status { status: 401, headers: Default::default(), body: "{}".to_owned() }),
-        Reply::fault(Fault::Status {
+        ScriptedReply::fault(ScriptedFault::Status {
+            status: 401,
+            headers: Default::default(),
+            body: "{}".to_owned(),
+        }),
+        ScriptedReply::fault(ScriptedFault::Status {
             status: 404,
             headers: Default::default(),
             body: "<html>no</html>".to_owned(),
         }),
-        Reply::fault(Fault::BrokenJson).repeated(),
-        Reply::fault(Fault::Empty).repeated(),
-        Reply::text("  "),
-        Reply::text("I will not summarise that."),
-        Reply::text(r#"{"title":"x"}"#),
+        ScriptedReply::fault(ScriptedFault::BrokenJson).with_repeat(),
+        ScriptedReply::fault(ScriptedFault::Empty).with_repeat(),
+        ScriptedReply::text("  "),
+        ScriptedReply::text("I will not summarise that."),
+        ScriptedReply::text(r#"{"title":"x"}"#),
     ];
     for reply in faults {
-        let world = World::new();
+        let world = TestEnvironment::new();
         let told = format!("{reply:?}");
-        let server = Server::start(Script::new([reply])).unwrap();
-        let (frames, cancel) = quiet();
+        let server = ScriptedServer::start(Script::new([reply])).unwrap();
+        let (frames, cancel) = unwatched();
         let agent = world.agent_with(&server);
-        let parent = import(&world, &agent).await.unwrap();
-        let pending = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await;
+        let parent = import_session(&world, &agent).await.unwrap();
+        let pending =
+            agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await;
         let pending = pending.unwrap_or_else(|error| panic!("{told}: {error}"));
         assert_eq!(pending.proposal.summary_json.model, "extractive", "{told}");
         assert!(pending.proposal.summary_md.contains("importer drops the last row"), "{told}");
@@ -279,10 +298,10 @@ async fn m4_a_model_that_gives_nothing_usable_never_prevents_a_handoff() {
 
 #[tokio::test]
 async fn m6_a_name_that_the_thread_does_not_contain_is_flagged() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let draft = DRAFT.replace("one row only.", "one row only in src/invented_file.rs.");
-    let server = Server::start(Script::new([Reply::text(draft)])).unwrap();
-    let (_, pending) = pending_of(world.agent_with(&server), &world).await;
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text(draft)])).unwrap();
+    let (_, pending) = pending_handoff(world.agent_with(&server), &world).await;
     let flags: Vec<bool> = pending.proposal.summary_json.body.iter().map(|item| item.verified).collect();
     assert_eq!(flags, [true, true, false]);
     assert!(pending.proposal.summary_md.contains("unverified"));
@@ -290,8 +309,8 @@ async fn m6_a_name_that_the_thread_does_not_contain_is_flagged() {
 
 #[tokio::test]
 async fn m5_the_coverage_ledger_is_disjoint_and_complete() {
-    let world = World::new();
-    let (_, pending) = pending_of(world.agent(), &world).await;
+    let world = TestEnvironment::new();
+    let (_, pending) = pending_handoff(world.agent(), &world).await;
     let coverage = &pending.proposal.summary_json.coverage;
     let mut covered: Vec<u64> =
         [&coverage.verbatim, &coverage.summarized, &coverage.truncated, &coverage.excluded]
@@ -305,66 +324,73 @@ async fn m5_the_coverage_ledger_is_disjoint_and_complete() {
 
 #[tokio::test]
 async fn g9_deleting_a_child_before_its_first_turn_takes_its_block_away() {
-    let world = World::new();
-    let (agent, pending) = pending_of(world.agent(), &world).await;
+    let world = TestEnvironment::new();
+    let (agent, pending) = pending_handoff(world.agent(), &world).await;
     let parent = pending.handoff.parent_thread_id;
-    let child = accept(&agent, &pending).await;
+    let child = accept_handoff(&agent, &pending).await;
     agent.threads().delete(child).await.unwrap();
-    assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
+    assert_eq!(
+        memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap(),
+        "None recorded yet."
+    );
     let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };
     assert_eq!(agent.store().handoffs(filter).await.unwrap().len(), 1, "the parent keeps the record");
 }
 
 #[tokio::test]
 async fn an_agent_md_that_cannot_be_written_does_not_cost_the_child_its_summary() {
-    let world = World::new();
-    let server = answering("Fine.");
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let server = answering_server("Fine.");
+    let (frames, cancel) = unwatched();
     let agent = world.agent_with(&server);
     std::fs::create_dir_all(world.agent_md()).unwrap();
-    let parent = import(&world, &agent).await.unwrap();
+    let parent = import_session(&world, &agent).await.unwrap();
     let pending =
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
-    let decided = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap();
     assert!(decided.handoff.note.is_some(), "the failure is kept where people look");
-    agent.runs().send(decided.child_thread_id.unwrap(), "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(decided.child_thread_id.unwrap(), "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[1].body["system"].to_string().contains("last row"));
 }
 
-const REFINE: &str = r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#;
+const REFINE_DECISION: &str = r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#;
 
 #[tokio::test]
 async fn g5_a_refinement_that_is_stopped_keeps_the_last_good_proposal() {
-    let world = World::new();
-    let first = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
-    let server = Server::start(Script::new([first, Reply::text("{").then(Fault::Stall)])).unwrap();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let first = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let server = ScriptedServer::start(Script::new([
+        first,
+        ScriptedReply::text("{").with_fault(ScriptedFault::Stall),
+    ]))
+    .unwrap();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
     let id = pending.handoff.handoff_id;
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let stop = async {
-        server.called(2).await;
+        server.wait_for_calls(2).await;
         cancel.cancel();
     };
-    let feedback = decisions(REFINE);
+    let feedback = decisions(REFINE_DECISION);
     let refined = agent.handoffs().decide(id, &feedback, &frames, &cancel);
     let (refined, ()) = tokio::join!(refined, stop);
     let next = refined.unwrap().next.expect("the question is asked again");
     assert_eq!(next.proposal, pending.proposal);
-    let (frames, cancel) = quiet();
-    let decided = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let (frames, cancel) = unwatched();
+    let decided = agent.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap();
     assert!(decided.child_thread_id.is_some());
 }
 
 #[tokio::test]
 async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
-    let world = World::new();
-    let first = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
-    let server = Server::start(Script::new([first, Reply::text("no")])).unwrap();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let first = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let server = ScriptedServer::start(Script::new([first, ScriptedReply::text("no")])).unwrap();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (frames, cancel) = unwatched();
     let id = pending.handoff.handoff_id;
-    let refined = agent.handoffs().decide(id, &decisions(REFINE), &frames, &cancel).await.unwrap();
+    let refined = agent.handoffs().decide(id, &decisions(REFINE_DECISION), &frames, &cancel).await.unwrap();
     assert_eq!(refined.next.unwrap().proposal, pending.proposal);
     agent
         .handoffs()
@@ -376,31 +402,35 @@ async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
 
 #[tokio::test]
 async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
-    let (frames, cancel) = quiet();
-    let child = accept(&agent, &pending).await;
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (frames, cancel) = unwatched();
+    let child = accept_handoff(&agent, &pending).await;
     agent.threads().delete(pending.handoff.parent_thread_id).await.unwrap();
-    let end = agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, protocol::RunStatus::Success, "{end:?}");
     assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
-    assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
+    assert_eq!(
+        memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap(),
+        "None recorded yet."
+    );
 }
 
 #[tokio::test]
 async fn a_child_that_waits_for_its_first_turn_has_nothing_to_hand_off_and_keeps_its_summary() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
-    let (frames, cancel) = quiet();
-    let child = accept(&agent, &pending).await;
-    let refused = agent.handoffs().request(child, HandoffRequest::default(), &frames, &cancel).await;
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (frames, cancel) = unwatched();
+    let child = accept_handoff(&agent, &pending).await;
+    let refused = agent.handoffs().request(child, HandoffRequestOptions::default(), &frames, &cancel).await;
     assert!(matches!(refused, Err(Error::Handoff(HandoffError::EmptyThread(_)))), "{refused:?}");
-    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
     // After its first turn it can be handed off, and passes on what it began with.
-    let next = agent.handoffs().request(child, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let next =
+        agent.handoffs().request(child, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let prompt = server.requests()[2].body.to_string();
     assert!(prompt.contains("Importer drops the last row"), "{prompt}");
     assert_eq!(next.handoff.parent_thread_id, child);
@@ -408,20 +438,20 @@ async fn a_child_that_waits_for_its_first_turn_has_nothing_to_hand_off_and_keeps
 
 #[tokio::test]
 async fn a_thread_of_another_assistant_is_handed_off_into_its_own_agent_md() {
-    let world = World::new();
-    let (frames, cancel) = quiet();
-    let mut settings = agent::Settings {
+    let world = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
+    let mut settings = agent::AgentSettings {
         assistant_id: "alpha".parse().unwrap(),
         model: Some("none".to_owned()),
-        ..agent::Settings::new(world.home(), world.folder())
+        ..agent::AgentSettings::new(world.home(), world.folder())
     };
     let alpha = agent::Agent::with_store(settings.clone(), world.store()).unwrap();
-    let parent = import(&world, &alpha).await.unwrap();
+    let parent = import_session(&world, &alpha).await.unwrap();
     settings.assistant_id = "agent".parse().unwrap();
     let other = agent::Agent::with_store(settings, world.store()).unwrap();
     let pending =
-        other.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    other.handoffs().decide(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
-    assert!(world.home().agent_md(&"alpha".parse().unwrap()).exists());
+        other.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
+    other.handoffs().decide(pending.handoff.handoff_id, &approval(&pending), &frames, &cancel).await.unwrap();
+    assert!(world.home().agent_md_path(&"alpha".parse().unwrap()).exists());
     assert!(!world.agent_md().exists());
 }

@@ -5,6 +5,8 @@ mod compaction;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod environment;
+#[cfg(test)]
 mod handoff;
 #[cfg(test)]
 mod import;
@@ -18,5 +20,3 @@ mod session;
 mod states;
 #[cfg(test)]
 mod turn;
-#[cfg(test)]
-mod world;

@@ -6,36 +6,36 @@ mod input;
 mod isolation;
 mod keys;
 mod limits;
-mod new;
+mod new_thread;
 mod resume;
 mod undo;
 mod webhooks;
 
-use agent::{Agent, CancellationToken, Frames, Policy, RunEnd};
+use agent::{Agent, ApprovalPolicy, CancellationToken, FrameSender, RunEnd};
 use protocol::{RunId, RunRequest, RunStatus, Thread, ThreadId};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use crate::world::{World, quiet};
+use crate::environment::{TestEnvironment, unwatched};
 
 /// A world with one thread, and a model that plays `replies`.
-pub struct Desk {
-    pub world: World,
-    pub server: Server,
+pub struct RequestFixture {
+    pub world: TestEnvironment,
+    pub server: ScriptedServer,
     pub agent: Agent,
     pub thread: ThreadId,
 }
 
-impl Desk {
-    pub async fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::under(replies, "").await
+impl RequestFixture {
+    pub async fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
+        Self::with_config(replies, "").await
     }
 
-    pub async fn under(replies: impl IntoIterator<Item = Reply>, config: &str) -> Self {
-        let world = World::new();
-        let server = Server::start(Script::new(replies)).unwrap();
-        let agent = world.agent_under(&server, (config, Policy::Ask));
-        let thread = blank(&agent).await;
+    pub async fn with_config(replies: impl IntoIterator<Item = ScriptedReply>, config: &str) -> Self {
+        let world = TestEnvironment::new();
+        let server = ScriptedServer::start(Script::new(replies)).unwrap();
+        let agent = world.agent_with_policy(&server, (config, ApprovalPolicy::Ask));
+        let thread = blank_thread(&agent).await;
         Self { world, server, agent, thread }
     }
 
@@ -59,8 +59,8 @@ impl Desk {
     }
 
     /// Returns what is in sight of the transcript: `U: `, `A: `, `T: ` and the text.
-    pub async fn told(&self) -> Vec<String> {
-        told(&self.agent, self.thread).await
+    pub async fn transcript_lines(&self) -> Vec<String> {
+        transcript_lines(&self.agent, self.thread).await
     }
 
     pub async fn head(&self) -> String {
@@ -68,8 +68,14 @@ impl Desk {
     }
 }
 
-pub async fn blank(agent: &Agent) -> ThreadId {
-    agent.threads().ensure(None, serde_json::Map::new(), agent::IfExists::Raise).await.unwrap().0.thread_id
+pub async fn blank_thread(agent: &Agent) -> ThreadId {
+    agent
+        .threads()
+        .ensure_thread(None, serde_json::Map::new(), agent::IfExists::Raise)
+        .await
+        .unwrap()
+        .0
+        .thread_id
 }
 
 pub fn request(request: Value) -> RunRequest {
@@ -85,33 +91,33 @@ pub async fn run(agent: &Agent, thread: ThreadId, asked: Value) -> RunEnd {
 }
 
 pub async fn try_run(agent: &Agent, thread: ThreadId, run_id: RunId, asked: Value) -> agent::Result<RunEnd> {
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let begun = agent.runs().begin(run_id, thread, &request(asked), &frames).await?;
-    agent.runs().drive_begun(begun, &frames, &cancel).await
+    agent.runs().drive_started(begun, &frames, &cancel).await
 }
 
 /// Begins a run that waits, and drives it.
 pub async fn begin_queued(agent: &Agent, thread: ThreadId, run_id: RunId, asked: &RunRequest) -> RunEnd {
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let begun = agent.runs().begin_queued(run_id, thread, asked, &frames).await.unwrap();
-    agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap()
+    agent.runs().drive_started(begun, &frames, &cancel).await.unwrap()
 }
 
 /// Runs what a client asks for, and stops it once the model is asked for the `calls`th time.
-pub async fn run_until_call(desk: &Desk, asked: Value, calls: usize) -> RunEnd {
-    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+pub async fn run_until_call(desk: &RequestFixture, asked: Value, calls: usize) -> RunEnd {
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
     let begun =
         desk.agent.runs().begin(RunId::generate(), desk.thread, &request(asked), &frames).await.unwrap();
     let stop = async {
-        desk.server.called(calls).await;
+        desk.server.wait_for_calls(calls).await;
         cancel.cancel();
     };
-    let (end, ()) = tokio::join!(desk.agent.runs().drive_begun(begun, &frames, &cancel), stop);
+    let (end, ()) = tokio::join!(desk.agent.runs().drive_started(begun, &frames, &cancel), stop);
     end.unwrap()
 }
 
-pub async fn told(agent: &Agent, thread: ThreadId) -> Vec<String> {
-    let messages = crate::world::messages(agent, thread).await;
+pub async fn transcript_lines(agent: &Agent, thread: ThreadId) -> Vec<String> {
+    let messages = crate::environment::messages(agent, thread).await;
     let told = messages.iter().map(|message| {
         let who = match message {
             protocol::Message::Human(_) => "U",
@@ -134,12 +140,12 @@ pub fn assert_fault(end: &RunEnd, name: &str) {
     assert_eq!(end.failure.as_ref().unwrap().kind.class_name(), name, "{end:?}");
 }
 
-pub fn write(call: &str, path: &str) -> Reply {
-    Reply::call(call, "write_file", json!({"path": path, "content": path}))
+pub fn write_call(call: &str, path: &str) -> ScriptedReply {
+    ScriptedReply::call(call, "write_file", json!({"path": path, "content": path}))
 }
 
-pub fn done() -> Reply {
-    Reply::text("Done.").repeated()
+pub fn done_reply() -> ScriptedReply {
+    ScriptedReply::text("Done.").with_repeat()
 }
 
 pub fn approve() -> Value {

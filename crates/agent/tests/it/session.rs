@@ -3,17 +3,17 @@
 
 mod script;
 
-use agent::{CancellationToken, Frame, Frames, Item, Policy};
-use journal::{EventQuery, PAGE_ROWS_MAX, Superseded};
+use agent::{ApprovalPolicy, CancellationToken, Frame, FrameSender, SubscriptionItem};
+use journal::{EventQuery, PAGE_ROWS_MAX, SupersededVisibility};
 use protocol::{Decisions, Event, RunStatus, ThreadId};
-use test_model::{Script, Server};
+use test_model::{Script, ScriptedServer};
 
-use self::script::{CANCELLED, PartOfSession, REWOUND, TURNS, part};
-use crate::world::{World, quiet, told};
+use self::script::{CANCELLED_TURN, REWOUND_TURN, SessionTurn, TURNS, session_turn};
+use crate::environment::{TestEnvironment, event_lines, unwatched};
 
 /// What is left of the session.
 #[derive(Debug, PartialEq)]
-struct Played {
+struct SessionRecord {
     /// Every event, those that were taken back included.
     journal: Vec<String>,
     /// What of them is in sight.
@@ -27,37 +27,41 @@ struct Played {
 const CONFIG: &str =
     "[permissions]\nallow = [\"write_file(out/**)\", \"edit_file(out/**)\", \"execute(printf *)\"]\n";
 
-async fn play(model: &str) -> Played {
-    let world = World::new();
-    let parts: Vec<PartOfSession> = (1..=TURNS).map(part).collect();
+async fn play_session(model: &str) -> SessionRecord {
+    let world = TestEnvironment::new();
+    let parts: Vec<SessionTurn> = (1..=TURNS).map(session_turn).collect();
     let replies = parts.iter().flat_map(|part| part.replies.clone());
-    let server = Server::start(Script::new(replies)).unwrap();
-    world.configure_with(&server, CONFIG);
-    world.put("notes.txt", "alpha\nbeta\ngamma\n");
-    let settings = agent::Settings { approve: Policy::Ask, ..world.settings(model) };
+    let server = ScriptedServer::start(Script::new(replies)).unwrap();
+    world.configure_with_extra(&server, CONFIG);
+    world.write_file("notes.txt", "alpha\nbeta\ngamma\n");
+    let settings = agent::AgentSettings { approval_policy: ApprovalPolicy::Ask, ..world.settings(model) };
     let agent = agent::Agent::with_store(settings, world.store()).unwrap();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     for (number, part) in (1..).zip(&parts) {
-        if number == REWOUND {
+        if number == REWOUND_TURN {
             let prompts = agent.threads().prompts(thread, 2).await.unwrap();
             let rewound = agent.threads().rewind(thread, prompts[1].seq - 1).await.unwrap();
             assert!(rewound.superseded > 2, "{model}: {rewound:?}");
         }
-        let status = take(&agent, thread, (number, part)).await;
-        let expected = if number == CANCELLED { RunStatus::Cancelled } else { RunStatus::Success };
+        let status = run_turn(&agent, thread, (number, part)).await;
+        let expected = if number == CANCELLED_TURN { RunStatus::Cancelled } else { RunStatus::Success };
         assert_eq!(status, expected, "{model}, turn {number}");
     }
-    assert_eq!(server.calls(), parts.iter().map(|part| part.replies.len()).sum::<usize>(), "{model}");
-    look(&world, &agent, thread).await
+    assert_eq!(server.call_count(), parts.iter().map(|part| part.replies.len()).sum::<usize>(), "{model}");
+    read_session_record(&world, &agent, thread).await
 }
 
 /// Takes one turn to its end, answering what is asked on the way.
-async fn take(agent: &agent::Agent, thread: ThreadId, (number, part): (usize, &PartOfSession)) -> RunStatus {
-    if number == CANCELLED {
-        return stopped_at_the_first_word(agent, thread, &part.says).await;
+async fn run_turn(
+    agent: &agent::Agent,
+    thread: ThreadId,
+    (number, part): (usize, &SessionTurn),
+) -> RunStatus {
+    if number == CANCELLED_TURN {
+        return stop_at_first_word(agent, thread, &part.prompt).await;
     }
-    let (frames, cancel) = quiet();
-    let mut end = agent.runs().send(thread, part.says.as_str(), &frames, &cancel).await.unwrap();
+    let (frames, cancel) = unwatched();
+    let mut end = agent.runs().send_message(thread, part.prompt.as_str(), &frames, &cancel).await.unwrap();
     for decisions in &part.decisions {
         assert_eq!(end.status, RunStatus::Interrupted, "turn {number}: {end:?}");
         let decisions: Decisions = serde_json::from_value(decisions.clone()).unwrap();
@@ -67,28 +71,32 @@ async fn take(agent: &agent::Agent, thread: ThreadId, (number, part): (usize, &P
     end.status
 }
 
-async fn stopped_at_the_first_word(agent: &agent::Agent, thread: ThreadId, says: &str) -> RunStatus {
+async fn stop_at_first_word(agent: &agent::Agent, thread: ThreadId, says: &str) -> RunStatus {
     let cancel = CancellationToken::new();
-    let (frames, mut watched) = Frames::channel();
+    let (frames, mut watched) = FrameSender::channel();
     let stop = async {
-        while let Some(Item::Frame(_, frame)) = watched.next().await {
+        while let Some(SubscriptionItem::Frame(_, frame)) = watched.next().await {
             if matches!(&*frame, Frame::Text { .. }) {
                 return cancel.cancel();
             }
         }
     };
-    let (end, ()) = tokio::join!(agent.runs().send(thread, says, &frames, &cancel), stop);
+    let (end, ()) = tokio::join!(agent.runs().send_message(thread, says, &frames, &cancel), stop);
     end.unwrap().status
 }
 
-async fn look(world: &World, agent: &agent::Agent, thread: ThreadId) -> Played {
-    let query = EventQuery { superseded: Superseded::Shown, ..EventQuery::after(0, PAGE_ROWS_MAX) };
+async fn read_session_record(
+    world: &TestEnvironment,
+    agent: &agent::Agent,
+    thread: ThreadId,
+) -> SessionRecord {
+    let query = EventQuery { superseded: SupersededVisibility::Shown, ..EventQuery::after(0, PAGE_ROWS_MAX) };
     let mut events = agent.store().events(thread, query).await.unwrap();
     assert!(events.len() < PAGE_ROWS_MAX, "one page holds the whole session");
-    in_order_of_calls(&mut events);
+    sort_by_call_order(&mut events);
     let mut files = Vec::new();
     for name in ["out/a.txt", "out/b.txt", "src.txt", "notes.txt"] {
-        files.push((name.to_owned(), world.read(name)));
+        files.push((name.to_owned(), world.read_file(name)));
     }
     let mut state = agent.store().checkpoint(thread).await.unwrap().unwrap();
     // Each play has a folder of its own, so only that it is named can be compared.
@@ -97,8 +105,8 @@ async fn look(world: &World, agent: &agent::Agent, thread: ThreadId) -> Played {
         *workspace = "the workspace".into();
     }
     let cost = agent.threads().cost_report(thread).await.unwrap();
-    Played {
-        journal: told(&events),
+    SessionRecord {
+        journal: event_lines(&events),
         in_sight: agent.threads().events(thread).await.unwrap().len(),
         files,
         channels: state.channels.into(),
@@ -108,7 +116,7 @@ async fn look(world: &World, agent: &agent::Agent, thread: ThreadId) -> Played {
 
 /// Calls of one answer run at the same time, and a result that could not be had again is stored as soon as it is there:
 /// the order of results is the only thing in which two plays may differ.
-fn in_order_of_calls(events: &mut [Event]) {
+fn sort_by_call_order(events: &mut [Event]) {
     let id = |event: &Event| event.content_value()["call_id"].as_str().map(str::to_owned);
     for batch in
         events.chunk_by_mut(|one, next| one.event_type == "tool_message" && next.event_type == "tool_message")
@@ -120,7 +128,7 @@ fn in_order_of_calls(events: &mut [Event]) {
 #[tokio::test]
 async fn b1_a_session_of_fifty_turns_leaves_the_same_journal_over_every_wire_format() {
     let models = ["anthropic/claude-test", "openai/gpt-test", "openai-chat/llama-test", "gemini/gemini-test"];
-    let mut played = futures::future::join_all(models.map(play)).await.into_iter();
+    let mut played = futures::future::join_all(models.map(play_session)).await.into_iter();
     let expected = played.next().unwrap();
     assert!(expected.journal.len() > 300, "{} events", expected.journal.len());
     for (model, played) in models[1..].iter().zip(played) {

@@ -8,27 +8,30 @@ mod subagent;
 mod window;
 mod workspace;
 
-use agent::{CancellationToken, Frame, Frames, Item};
+use agent::{CancellationToken, Frame, FrameSender, SubscriptionItem};
 use protocol::{FailureKind, Message, RunStatus};
 use serde_json::json;
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::world::{World, messages, quiet, texts};
+use crate::environment::{TestEnvironment, message_texts, messages, unwatched};
 
 #[tokio::test]
 async fn a_turn_runs_tools_until_the_model_rests() {
-    let world = World::new();
-    let call = Reply::call("call_1", "ls", json!({"path": "."}));
-    let server = Server::start(Script::new([call, Reply::pieces(["There is ", "one file."])])).unwrap();
+    let world = TestEnvironment::new();
+    let call = ScriptedReply::call("call_1", "ls", json!({"path": "."}));
+    let server =
+        ScriptedServer::start(Script::new([call, ScriptedReply::from_pieces(["There is ", "one file."])]))
+            .unwrap();
     let agent = world.agent_with(&server);
     std::fs::write(agent.workspace().join("notes.txt"), "hello").unwrap();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let (frames, mut receiver) = Frames::channel();
-    let end = agent.runs().send(thread, "What is here?", &frames, &CancellationToken::new()).await.unwrap();
+    let (frames, mut receiver) = FrameSender::channel();
+    let end =
+        agent.runs().send_message(thread, "What is here?", &frames, &CancellationToken::new()).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     drop(frames);
     let mut streamed = String::new();
-    while let Some(Item::Frame(_, frame)) = receiver.next().await {
+    while let Some(SubscriptionItem::Frame(_, frame)) = receiver.next().await {
         if let Frame::Text { text, .. } = &*frame {
             streamed.push_str(text);
         }
@@ -41,12 +44,12 @@ async fn a_turn_runs_tools_until_the_model_rests() {
 
 #[tokio::test]
 async fn a13_the_message_is_journaled_before_the_model_is_called_even_if_the_call_fails() {
-    let world = World::new();
-    let server = Server::start(Script::new([Reply::status(401, "{}")])).unwrap();
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([ScriptedReply::status(401, "{}")])).unwrap();
+    let (frames, cancel) = unwatched();
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
     assert_eq!(
         (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
         (RunStatus::Error, Some("config"))
@@ -57,13 +60,13 @@ async fn a13_the_message_is_journaled_before_the_model_is_called_even_if_the_cal
 
 #[tokio::test]
 async fn a17_what_had_arrived_of_a_broken_answer_is_kept_and_marked() {
-    let world = World::new();
-    let half = Reply::text("Half an ans").then(Fault::Half);
-    let server = Server::start(Script::new([half])).unwrap();
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let half = ScriptedReply::text("Half an ans").with_fault(ScriptedFault::Half);
+    let server = ScriptedServer::start(Script::new([half])).unwrap();
+    let (frames, cancel) = unwatched();
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Error);
     let messages = messages(&agent, thread).await;
     let Message::Ai(answer) = &messages[1] else { panic!("{messages:?}") };
@@ -73,27 +76,27 @@ async fn a17_what_had_arrived_of_a_broken_answer_is_kept_and_marked() {
 
 #[tokio::test]
 async fn a_stop_ends_the_run_cleanly_and_the_thread_goes_on() {
-    let world = World::new();
-    let stalled = Reply::text("Let me think").then(Fault::Stall);
-    let server = Server::start(Script::new([stalled, Reply::text("Done.")])).unwrap();
+    let world = TestEnvironment::new();
+    let stalled = ScriptedReply::text("Let me think").with_fault(ScriptedFault::Stall);
+    let server = ScriptedServer::start(Script::new([stalled, ScriptedReply::text("Done.")])).unwrap();
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let cancel = CancellationToken::new();
-    let (frames, mut receiver) = Frames::channel();
+    let (frames, mut receiver) = FrameSender::channel();
     let stop = cancel.clone();
     let stopper = tokio::spawn(async move {
-        while let Some(Item::Frame(_, frame)) = receiver.next().await {
+        while let Some(SubscriptionItem::Frame(_, frame)) = receiver.next().await {
             if matches!(&*frame, Frame::Text { .. }) {
                 stop.cancel();
             }
         }
     });
-    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
     drop(frames);
     stopper.await.unwrap();
     assert_eq!(end.status, RunStatus::Cancelled);
-    let (frames, cancel) = quiet();
-    let end = agent.runs().send(thread, "Go on.", &frames, &cancel).await.unwrap();
+    let (frames, cancel) = unwatched();
+    let end = agent.runs().send_message(thread, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let texts: Vec<String> = messages(&agent, thread).await.iter().map(Message::text).collect();
     assert_eq!(texts, ["Hello.", "Let me think", "Go on.", "Done."]);
@@ -101,34 +104,34 @@ async fn a_stop_ends_the_run_cleanly_and_the_thread_goes_on() {
 
 #[tokio::test]
 async fn h8_a_stopped_thread_can_be_pruned_and_one_that_waits_for_an_answer_cannot() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let script = [
-        Reply::call("call_1", "ls", json!({"path": "."})),
-        Reply::text("Let me think").then(Fault::Stall),
-        Reply::call("call_2", "execute", json!({"command": "touch made.txt"})),
+        ScriptedReply::call("call_1", "ls", json!({"path": "."})),
+        ScriptedReply::text("Let me think").with_fault(ScriptedFault::Stall),
+        ScriptedReply::call("call_2", "execute", json!({"command": "touch made.txt"})),
     ];
-    let server = Server::start(Script::new(script)).unwrap();
-    let agent = world.agent_under(&server, ("", agent::Policy::Ask));
-    let (frames, mut receiver) = Frames::channel();
+    let server = ScriptedServer::start(Script::new(script)).unwrap();
+    let agent = world.agent_with_policy(&server, ("", agent::ApprovalPolicy::Ask));
+    let (frames, mut receiver) = FrameSender::channel();
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
     let stopper = tokio::spawn(async move {
-        while let Some(Item::Frame(_, frame)) = receiver.next().await {
+        while let Some(SubscriptionItem::Frame(_, frame)) = receiver.next().await {
             if matches!(&*frame, Frame::Text { .. }) {
                 stop.cancel();
             }
         }
     });
     let stopped = agent.threads().create(None).await.unwrap().thread_id;
-    let end = agent.runs().send(stopped, "Hello.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(stopped, "Hello.", &frames, &cancel).await.unwrap();
     drop(frames);
     stopper.await.unwrap();
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let asking = agent.threads().create(None).await.unwrap().thread_id;
-    let asked = agent.runs().send(asking, "Try it.", &frames, &cancel).await.unwrap();
+    let asked = agent.runs().send_message(asking, "Try it.", &frames, &cancel).await.unwrap();
     assert_eq!((end.status, asked.status), (RunStatus::Cancelled, RunStatus::Interrupted));
     let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
-    let prunable = agent.threads().prunable(later, agent::Named::Pruned).await.unwrap();
+    let prunable = agent.threads().prune_plan(later, agent::NamedThreadPolicy::Prune).await.unwrap();
     let going: Vec<_> = prunable.threads.iter().map(|thread| thread.thread_id).collect();
     assert_eq!((going.as_slice(), prunable.kept.in_use), (&[stopped][..], 1));
     let pruned = agent.threads().prune(&prunable, &frames, &cancel).await.unwrap();
@@ -137,48 +140,48 @@ async fn h8_a_stopped_thread_can_be_pruned_and_one_that_waits_for_an_answer_cann
 
 #[tokio::test]
 async fn without_a_model_a_message_is_kept_and_the_next_turn_with_one_answers_it() {
-    let world = World::new();
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
     let agent = world.agent();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
     let failure = end.failure.unwrap();
     assert_eq!((end.status, failure.kind), (RunStatus::Error, FailureKind::Config));
     assert_eq!(failure.message, "no model is configured");
     assert!(failure.hint.unwrap().contains("segue models"));
-    assert_eq!(texts(&agent, thread).await, ["Hello."]);
-    let server = Server::start(Script::new([Reply::text("Hello to you.")])).unwrap();
+    assert_eq!(message_texts(&agent, thread).await, ["Hello."]);
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("Hello to you.")])).unwrap();
     let agent = world.agent_with(&server);
-    let end = agent.runs().send(thread, "Are you there?", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(thread, "Are you there?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(texts(&agent, thread).await, ["Hello.", "Are you there?", "Hello to you."]);
+    assert_eq!(message_texts(&agent, thread).await, ["Hello.", "Are you there?", "Hello to you."]);
     let said = server.requests()[0].body["messages"].to_string();
     assert!(said.contains("Hello.") && said.contains("Are you there?"), "{said}");
 }
 
 #[tokio::test]
 async fn j1_a_thread_that_another_process_works_on_is_busy_and_loses_nothing() {
-    let world = World::new();
-    let stalled = Reply::text("Working").then(Fault::Stall);
-    let server = Server::start(Script::new([stalled])).unwrap();
+    let world = TestEnvironment::new();
+    let stalled = ScriptedReply::text("Working").with_fault(ScriptedFault::Stall);
+    let server = ScriptedServer::start(Script::new([stalled])).unwrap();
     let (one, two) = (world.agent_with(&server), world.agent_with(&server));
     let thread = one.threads().create(None).await.unwrap().thread_id;
     let cancel = CancellationToken::new();
-    let (frames, mut receiver) = Frames::channel();
-    let first = one.runs().send(thread, "First.", &frames, &cancel);
+    let (frames, mut receiver) = FrameSender::channel();
+    let first = one.runs().send_message(thread, "First.", &frames, &cancel);
     let second = async {
-        while !matches!(receiver.next().await, Some(Item::Frame(_, frame)) if matches!(&*frame, Frame::Text { .. }))
+        while !matches!(receiver.next().await, Some(SubscriptionItem::Frame(_, frame)) if matches!(&*frame, Frame::Text { .. }))
         {
         }
-        let (frames, quiet) = quiet();
-        let refused = two.runs().send(thread, "Second.", &frames, &quiet).await;
+        let (frames, quiet) = unwatched();
+        let refused = two.runs().send_message(thread, "Second.", &frames, &quiet).await;
         cancel.cancel();
         refused
     };
     let (first, second) = tokio::join!(first, second);
     assert_eq!(first.unwrap().status, RunStatus::Cancelled);
     let error = second.unwrap_err();
-    assert_eq!(error.class(), agent::Class::Conflict, "{error}");
+    assert_eq!(error.class(), agent::ErrorClass::Conflict, "{error}");
     assert!(error.hint().is_some());
     let texts: Vec<String> = messages(&one, thread).await.iter().map(Message::text).collect();
     assert_eq!(texts, ["First.", "Working"]);

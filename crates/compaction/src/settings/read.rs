@@ -1,40 +1,43 @@
-//! How settings that can be written in more than one way are read, so that a mistake is told in the words of the file.
-//! What they mean is not decided here.
+//! Deserialization of settings that can be written in more than one form. It is written by hand so that an error names the
+//! keys of the file, not the variants of an enum.
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::trigger::{Clause, Keep};
+use crate::trigger::{KeepPolicy, TriggerClause};
 
-/// Reads one clause, or a list of them.
-pub(super) fn clauses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Clause>>, D::Error> {
-    deserializer.deserialize_any(Clauses).map(Some)
+/// Deserializes a trigger: one clause or a list of clauses.
+pub(super) fn clauses<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<TriggerClause>>, D::Error> {
+    deserializer.deserialize_any(TriggerClausesVisitor).map(Some)
 }
 
-/// Reads how much stays: a table with one key.
-pub(super) fn keep<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Keep>, D::Error> {
-    // The same three names, each for a size.
-    let Clause { tokens, messages, fraction } = Clause::deserialize(deserializer)?;
+/// Deserializes the size of the kept part: a table with exactly one key.
+pub(super) fn keep<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<KeepPolicy>, D::Error> {
+    // A trigger clause has the same three keys with the same types.
+    let TriggerClause { tokens, messages, fraction } = TriggerClause::deserialize(deserializer)?;
     match (tokens, messages, fraction) {
-        (Some(tokens), None, None) => Ok(Some(Keep::Tokens(tokens))),
-        (None, Some(messages), None) => Ok(Some(Keep::Messages(messages))),
-        (None, None, Some(share)) => Ok(Some(Keep::Fraction(share))),
+        (Some(tokens), None, None) => Ok(Some(KeepPolicy::Tokens(tokens))),
+        (None, Some(messages), None) => Ok(Some(KeepPolicy::Messages(messages))),
+        (None, None, Some(share)) => Ok(Some(KeepPolicy::Fraction(share))),
         (..) => Err(D::Error::custom("`keep` takes one of tokens, messages, fraction")),
     }
 }
 
-struct Clauses;
+/// The visitor for one clause or a list of clauses.
+struct TriggerClausesVisitor;
 
-impl<'de> Visitor<'de> for Clauses {
-    type Value = Vec<Clause>;
+impl<'de> Visitor<'de> for TriggerClausesVisitor {
+    type Value = Vec<TriggerClause>;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("a table such as { fraction = 0.85 }, or a list of such tables")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
-        Clause::deserialize(MapAccessDeserializer::new(entries)).map(|clause| vec![clause])
+        TriggerClause::deserialize(MapAccessDeserializer::new(entries)).map(|clause| vec![clause])
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
@@ -46,35 +49,35 @@ impl<'de> Visitor<'de> for Clauses {
 mod tests {
     use serde_json::json;
 
-    use crate::settings::Settings;
-    use crate::trigger::{Clause, Keep};
+    use crate::settings::CompactionSettings;
+    use crate::trigger::{KeepPolicy, TriggerClause};
 
     #[test]
-    fn e16_one_clause_is_as_good_as_a_list_of_one() {
-        let clause = Clause { fraction: Some(0.95), ..Clause::default() };
+    fn e16_one_clause_equals_a_list_of_one_clause() {
+        let clause = TriggerClause { fraction: Some(0.95), ..TriggerClause::default() };
         for written in [json!({"fraction": 0.95}), json!([{"fraction": 0.95}])] {
-            let settings: Settings = serde_json::from_value(json!({"trigger": written})).unwrap();
+            let settings: CompactionSettings = serde_json::from_value(json!({"trigger": written})).unwrap();
             assert_eq!(settings.trigger, Some(vec![clause]));
         }
-        let never: Settings = serde_json::from_value(json!({"trigger": []})).unwrap();
+        let never: CompactionSettings = serde_json::from_value(json!({"trigger": []})).unwrap();
         assert_eq!(never.trigger, Some(Vec::new()));
     }
 
     #[test]
-    fn e16_what_stays_is_told_in_one_way() {
+    fn e16_the_kept_part_is_given_by_one_key() {
         for (written, keep) in [
-            (json!({"tokens": 7}), Keep::Tokens(7)),
-            (json!({"messages": 7}), Keep::Messages(7)),
-            (json!({"fraction": 0.5}), Keep::Fraction(0.5)),
+            (json!({"tokens": 7}), KeepPolicy::Tokens(7)),
+            (json!({"messages": 7}), KeepPolicy::Messages(7)),
+            (json!({"fraction": 0.5}), KeepPolicy::Fraction(0.5)),
         ] {
-            let settings: Settings = serde_json::from_value(json!({"keep": written})).unwrap();
+            let settings: CompactionSettings = serde_json::from_value(json!({"keep": written})).unwrap();
             assert_eq!(settings.keep, Some(keep));
         }
     }
 
     #[test]
-    fn e16_a_mistake_is_told_in_the_words_of_the_file() {
-        for (written, told) in [
+    fn e16_an_error_names_the_keys_of_the_file() {
+        for (written, message) in [
             (json!({"keep": {"tokens": 1, "messages": 2}}), "`keep` takes one of tokens, messages, fraction"),
             (json!({"keep": {}}), "`keep` takes one of tokens, messages, fraction"),
             (json!({"keep": {"token": 1}}), "unknown field `token`"),
@@ -84,8 +87,9 @@ mod tests {
                 "expected a table such as { fraction = 0.85 }, or a list of such tables",
             ),
         ] {
-            let error = serde_json::from_value::<Settings>(written.clone()).unwrap_err().to_string();
-            assert!(error.contains(told), "{written}: {error}");
+            let error =
+                serde_json::from_value::<CompactionSettings>(written.clone()).unwrap_err().to_string();
+            assert!(error.contains(message), "{written}: {error}");
         }
     }
 }

@@ -1,98 +1,102 @@
-//! A record in its sections: its entries made plain, bounded and told once. What they say is not judged here.
+//! Operations on a record: normalizing its entries, removing duplicates, and dropping the least needed ones.
 
-use facts::phrase::{clip, plain};
+use facts::formatting::{strip_markdown, truncate_with_ellipsis};
 use facts::redact;
-use model::{inert, tokens};
+use model::{tokens, untrusted_text};
 use protocol::CondensedSummary;
 
-/// Graphemes of one entry, and of the goal and the next step.
+/// The maximum length of an entry, of the goal and of the next step, in grapheme clusters.
 const ENTRY_GRAPHEMES_MAX: usize = 480;
-/// Entries of one section.
+/// The maximum number of entries of a section.
 const ENTRIES_MAX: usize = 64;
 
-/// The lists of a record, the least needed first: in this order they give up their oldest entries.
-pub(super) const SECTIONS: [Section; 7] = [
-    Section { name: "Progress", list: |record| &mut record.progress, newest_kept: 6 },
-    Section { name: "Files", list: |record| &mut record.files, newest_kept: 6 },
-    Section { name: "Errors and fixes", list: |record| &mut record.errors, newest_kept: 4 },
-    Section {
+/// The lists of a record, the least needed first. In this order their oldest entries are dropped.
+pub(super) const SECTIONS: [RecordSection; 7] = [
+    RecordSection { name: "Progress", list: |record| &mut record.progress, newest_kept: 6 },
+    RecordSection { name: "Files", list: |record| &mut record.files, newest_kept: 6 },
+    RecordSection { name: "Errors and fixes", list: |record| &mut record.errors, newest_kept: 4 },
+    RecordSection {
         name: "What the user asked for, in order",
         list: |record| &mut record.user_messages,
         newest_kept: 6,
     },
-    Section { name: "Decisions", list: |record| &mut record.decisions, newest_kept: 6 },
-    Section { name: "Pending", list: |record| &mut record.pending, newest_kept: 6 },
-    Section { name: "Constraints", list: |record| &mut record.constraints, newest_kept: 8 },
+    RecordSection { name: "Decisions", list: |record| &mut record.decisions, newest_kept: 6 },
+    RecordSection { name: "Pending", list: |record| &mut record.pending, newest_kept: 6 },
+    RecordSection { name: "Constraints", list: |record| &mut record.constraints, newest_kept: 8 },
 ];
 
-/// One list of a record.
-pub(super) struct Section {
+/// A list of a record.
+pub(super) struct RecordSection {
+    /// The heading of the section.
     pub name: &'static str,
+    /// The function that returns the list in a record.
     pub list: fn(&mut CondensedSummary) -> &mut Vec<String>,
-    /// How many of its newest entries outlast the older ones of every other section.
+    /// The number of newest entries that are dropped only after the older entries of every section.
     newest_kept: usize,
 }
 
-/// Returns `text` as an entry: one line without Markdown of its own, without secrets and characters that hide.
-pub(super) fn entry(text: &str) -> String {
-    let visible = inert::visible(text);
+/// Returns `text` as an entry: on one line, redacted, without Markdown, without hidden characters, and cut to
+/// [`ENTRY_GRAPHEMES_MAX`].
+pub(super) fn normalize_entry(text: &str) -> String {
+    let visible = untrusted_text::strip_hidden_characters(text);
     let safe = redact(&visible);
-    let mut line = plain(&safe);
-    // What is left without a marker may begin with another one.
+    let mut line = strip_markdown(&safe);
+    // Removing one marker may leave a line that begins with another, so it is repeated until nothing changes.
     loop {
-        let barer = plain(&line);
-        if barer == line {
+        let stripped = strip_markdown(&line);
+        if stripped == line {
             break;
         }
-        line = barer;
+        line = stripped;
     }
     while line.contains("```") {
         line = line.replace("```", "`");
     }
-    clip(&line, ENTRY_GRAPHEMES_MAX)
+    truncate_with_ellipsis(&line, ENTRY_GRAPHEMES_MAX)
 }
 
-/// Returns the record with plain entries, none blank and none twice; of too many the newest.
-pub(super) fn settled(mut record: CondensedSummary) -> CondensedSummary {
-    record.goal = entry(&record.goal);
-    record.next_step = entry(&record.next_step);
+/// Returns the record with normalized entries, without blank ones and duplicates, and with at most [`ENTRIES_MAX`] entries
+/// in each section: the first and the newest.
+pub(super) fn normalize_record(mut record: CondensedSummary) -> CondensedSummary {
+    record.goal = normalize_entry(&record.goal);
+    record.next_step = normalize_entry(&record.next_step);
     for section in &SECTIONS {
         let list = (section.list)(&mut record);
-        let entries = list.iter().map(|text| entry(text)).collect();
-        *list = newest(once(entries), ENTRIES_MAX);
+        let entries = list.iter().map(|text| normalize_entry(text)).collect();
+        *list = keep_newest(dedup_entries(entries), ENTRIES_MAX);
     }
     record
 }
 
-/// Returns the entries, of those that say the same only the last.
-pub(super) fn once(entries: Vec<String>) -> Vec<String> {
-    let mut told = std::collections::HashSet::new();
+/// Returns the entries without blank ones; of entries that are equal apart from case, the last is kept.
+pub(super) fn dedup_entries(entries: Vec<String>) -> Vec<String> {
+    let mut known = std::collections::HashSet::new();
     let mut kept: Vec<String> = entries
         .into_iter()
         .rev()
-        .filter(|entry| !entry.trim().is_empty() && told.insert(entry.to_lowercase()))
+        .filter(|entry| !entry.trim().is_empty() && known.insert(entry.to_lowercase()))
         .collect();
     kept.reverse();
     kept
 }
 
-/// Returns the first entry and the newest ones, `max` together.
-fn newest(mut entries: Vec<String>, max: usize) -> Vec<String> {
-    let beyond = entries.len().saturating_sub(max);
-    if beyond > 0 {
-        entries.drain(1..=beyond);
+/// Returns the first entry and the newest ones, `max` in total.
+fn keep_newest(mut entries: Vec<String>, max: usize) -> Vec<String> {
+    let excess = entries.len().saturating_sub(max);
+    if excess > 0 {
+        entries.drain(1..=excess);
     }
     entries
 }
 
-/// Returns about how many tokens the entries take.
-pub(super) fn size(record: &CondensedSummary) -> u64 {
+/// Returns the estimated tokens of all entries.
+pub(super) fn estimate_tokens(record: &CondensedSummary) -> u64 {
     let CondensedSummary { goal, next_step, .. } = record;
     let entries = lists(record).into_iter().flatten();
-    [goal, next_step].into_iter().chain(entries).map(|text| tokens::estimate(text) + 1).sum()
+    [goal, next_step].into_iter().chain(entries).map(|text| tokens::estimate_tokens(text) + 1).sum()
 }
 
-/// Returns the lists of a record, in order.
+/// Returns the lists of a record, in the order of [`SECTIONS`].
 fn lists(record: &CondensedSummary) -> [&Vec<String>; 7] {
     let CondensedSummary {
         goal: _,
@@ -108,21 +112,21 @@ fn lists(record: &CondensedSummary) -> [&Vec<String>; 7] {
     [progress, files, errors, user_messages, decisions, pending, constraints]
 }
 
-/// Gives up one entry, the least needed; returns whether there was one.
-pub(super) fn give_up_one(record: &mut CondensedSummary) -> bool {
+/// Drops the least needed entry. Returns false when the record has no entry left; the goal is never dropped.
+pub(super) fn drop_least_needed_entry(record: &mut CondensedSummary) -> bool {
     for is_last_resort in [false, true] {
         for section in &SECTIONS {
             let list = (section.list)(record);
-            let least = if is_last_resort { 0 } else { section.newest_kept };
-            if list.len() > least {
-                // What came first is what the rest is about.
-                let at = usize::from(list.len() > 2);
-                list.remove(at);
+            let kept = if is_last_resort { 0 } else { section.newest_kept };
+            if list.len() > kept {
+                // The first entry stays as long as possible, because the later ones often refer to it.
+                let index = usize::from(list.len() > 2);
+                list.remove(index);
                 return true;
             }
         }
     }
-    let is_said = !record.next_step.is_empty();
+    let had_next_step = !record.next_step.is_empty();
     record.next_step.clear();
-    is_said
+    had_next_step
 }

@@ -1,23 +1,26 @@
-//! Summaries without a model, and what the tests with one share.
+//! Tests of summaries without a model, and helpers for the tests with models.
 
 mod chained;
 mod models;
 mod real;
 
-use facts::notation::items;
+use facts::notation::parse_items;
 use protocol::{CompactionTrigger, SCHEMA_VERSION};
-use runtime::Frames;
+use runtime::FrameSender;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-const OPTIONS: Options = Options { max_summary_tokens: 4_000, trim_tokens: Some(2_000) };
+const OPTIONS: CompactionSummaryOptions =
+    CompactionSummaryOptions { max_summary_tokens: 4_000, trim_tokens: Some(2_000) };
 
-fn units(text: &str) -> Vec<Unit> {
-    items(text).into_iter().map(|item| Unit { item, tokens: 0 }).collect()
+/// Returns the messages of a transcript in the notation of `facts`, without sizes.
+fn parse_messages(text: &str) -> Vec<ContextMessage> {
+    parse_items(text).into_iter().map(|item| ContextMessage { item, tokens: 0 }).collect()
 }
 
-fn stored(told: &Told) -> Compaction {
+/// Returns a compaction with this summary, as the previous one of another.
+fn to_compaction(outcome: &SummaryOutcome) -> Compaction {
     Compaction {
         schema_version: SCHEMA_VERSION,
         trigger: CompactionTrigger::Auto,
@@ -27,27 +30,33 @@ fn stored(told: &Told) -> Compaction {
         kept_count: 0,
         tokens_before: 0,
         tokens_after: 0,
-        model: told.model.clone(),
-        summary: told.summary.clone(),
-        sections: told.sections.clone(),
-        carry_over: told.carry_over.clone(),
+        model: outcome.model.clone(),
+        summary: outcome.summary.clone(),
+        sections: outcome.sections.clone(),
+        carry_over: outcome.carry_over.clone(),
         last_request_seq: None,
         previous_seq: None,
         focus: None,
         duration_ms: 0,
         step: 0,
-        usage: told.usage,
+        usage: outcome.usage,
         prompt_sha256: None,
     }
 }
 
-async fn extracted(dropped: &[Unit], previous: Option<&Compaction>, answered: Option<bool>) -> Told {
-    let source = Source { previous, dropped, focus: None, answered };
-    summarise(
+/// Summarizes without a model.
+async fn summarize_offline(
+    dropped: &[ContextMessage],
+    previous: Option<&Compaction>,
+    answered: Option<bool>,
+) -> SummaryOutcome {
+    let source =
+        SummarySource { previous, dropped_messages: dropped, focus: None, request_answered: answered };
+    summarize_dropped(
         &source,
         &[],
         &OPTIONS,
-        RunScope { frames: &Frames::default(), cancel: &CancellationToken::new() },
+        RunScope { frames: &FrameSender::default(), cancel: &CancellationToken::new() },
     )
     .await
     .unwrap()
@@ -71,18 +80,21 @@ const WORK: &str = r#"
 "#;
 
 #[tokio::test]
-async fn l13_without_a_model_the_summary_is_an_extract_of_facts() {
-    let told = extracted(&units(WORK), None, Some(false)).await;
-    assert_eq!((told.model.as_str(), told.calls.len(), &told.prompt_sha256), (EXTRACTIVE, 0, &None));
-    insta::assert_snapshot!(told.summary);
+async fn l13_without_a_model_the_summary_consists_of_facts() {
+    let outcome = summarize_offline(&parse_messages(WORK), None, Some(false)).await;
+    assert_eq!(
+        (outcome.model.as_str(), outcome.calls.len(), &outcome.prompt_sha256),
+        (OFFLINE_MODEL_NAME, 0, &None)
+    );
+    insta::assert_snapshot!(outcome.summary);
 }
 
 #[tokio::test]
-async fn e17_tasks_skills_and_delegations_outlive_the_next_compactions() {
-    let first = extracted(&units(WORK), None, Some(false)).await;
-    let next = extracted(
-        &units("U: Go on.\nC: 9 load_skill {\"name\": \"testing\"}\nA: Done."),
-        Some(&stored(&first)),
+async fn e17_tasks_skills_and_delegations_survive_later_compactions() {
+    let first = summarize_offline(&parse_messages(WORK), None, Some(false)).await;
+    let next = summarize_offline(
+        &parse_messages("U: Go on.\nC: 9 load_skill {\"name\": \"testing\"}\nA: Done."),
+        Some(&to_compaction(&first)),
         None,
     )
     .await;
@@ -97,91 +109,113 @@ async fn e17_tasks_skills_and_delegations_outlive_the_next_compactions() {
 }
 
 #[tokio::test]
-async fn e17_a_task_list_that_is_written_anew_takes_the_place_of_the_old_one() {
-    let first = extracted(&units(WORK), None, None).await;
-    let anew = r#"C: 9 write_todos {"todos": [{"content": "publish", "status": "pending"}]}"#;
-    let next = extracted(&units(anew), Some(&stored(&first)), None).await;
+async fn e17_a_task_list_that_is_written_again_replaces_the_old_one() {
+    let first = summarize_offline(&parse_messages(WORK), None, None).await;
+    let rewritten = r#"C: 9 write_todos {"todos": [{"content": "publish", "status": "pending"}]}"#;
+    let next = summarize_offline(&parse_messages(rewritten), Some(&to_compaction(&first)), None).await;
     assert_eq!(next.carry_over.todos.len(), 1);
-    let emptied = extracted(&units(r#"C: 9 write_todos {"todos": []}"#), Some(&stored(&next)), None).await;
+    let emptied = summarize_offline(
+        &parse_messages(r#"C: 9 write_todos {"todos": []}"#),
+        Some(&to_compaction(&next)),
+        None,
+    )
+    .await;
     assert_eq!(emptied.carry_over.todos, []);
 }
 
 #[tokio::test]
-async fn m7_an_error_is_carried_until_its_check_was_run_again() {
-    let first = extracted(&units(WORK), None, None).await;
+async fn m7_an_error_is_carried_over_until_its_check_runs_again() {
+    let first = summarize_offline(&parse_messages(WORK), None, None).await;
     assert!(
         first.carry_over.errors.iter().any(|error| error.contains("last_row failed")),
         "{:?}",
         first.carry_over
     );
-    let goes_on = units("U: And the docs?\nA: They are fine.");
-    let next = extracted(&goes_on, Some(&stored(&first)), None).await;
+    let continued = parse_messages("U: And the docs?\nA: They are fine.");
+    let next = summarize_offline(&continued, Some(&to_compaction(&first)), None).await;
     assert_eq!(next.carry_over.errors, first.carry_over.errors);
-    let mended =
-        units("C: 9 execute {\"command\": \"cargo test import\"}\nT: 9 test result: ok. 3 passed; 0 failed");
-    let next = extracted(&mended, Some(&stored(&next)), None).await;
+    let fixed = parse_messages(
+        "C: 9 execute {\"command\": \"cargo test import\"}\nT: 9 test result: ok. 3 passed; 0 failed",
+    );
+    let next = summarize_offline(&fixed, Some(&to_compaction(&next)), None).await;
     assert_eq!(next.carry_over.errors, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn l7_a_request_that_follows_is_marked_and_told_once() {
-    let dropped = units(
+async fn l7_a_request_that_follows_the_summary_is_marked_and_not_repeated_in_it() {
+    let dropped = parse_messages(
         "U: Rename every caller of import() now, please.\nC: 1 x {}\nT: 1 r\nA: I renamed four callers.",
     );
     for (answered, mark) in [
         (Some(true), "It was answered; it is not to be done again."),
         (Some(false), "what comes after it shows how far it got."),
     ] {
-        let told = extracted(&dropped, None, answered).await;
-        assert!(told.summary.ends_with(mark), "{}", told.summary);
-        assert_eq!(told.carry_over.last_request_answered, answered);
-        assert!(!told.summary.contains("last request there"), "{}", told.summary);
+        let outcome = summarize_offline(&dropped, None, answered).await;
+        assert!(outcome.summary.ends_with(mark), "{}", outcome.summary);
+        assert_eq!(outcome.carry_over.last_request_answered, answered);
+        assert!(!outcome.summary.contains("last request there"), "{}", outcome.summary);
     }
-    let told = extracted(&dropped, None, None).await;
-    assert!(told.summary.contains("(answered; not to be done again): Rename every"), "{}", told.summary);
+    let outcome = summarize_offline(&dropped, None, None).await;
+    assert!(
+        outcome.summary.contains("(answered; not to be done again): Rename every"),
+        "{}",
+        outcome.summary
+    );
 }
 
 #[tokio::test]
-async fn l6_a_window_without_a_human_message_or_without_anything_gives_a_summary() {
+async fn l6_a_summary_is_made_without_a_human_message_and_of_nothing() {
     for text in
         ["A: I looked at src/a.rs.\nA: It is fine.", "T: 1 row", "I: reminder", "P: Earlier: half done.", ""]
     {
-        let told = extracted(&units(text), None, None).await;
-        assert!(told.summary.starts_with("The conversation up to message "), "{text:?}: {}", told.summary);
+        let outcome = summarize_offline(&parse_messages(text), None, None).await;
+        assert!(
+            outcome.summary.starts_with("The conversation up to message "),
+            "{text:?}: {}",
+            outcome.summary
+        );
     }
-    let told = extracted(&units("P: Earlier: the importer was rewritten.\nA: It is fine."), None, None).await;
-    assert!(told.summary.contains("the importer was rewritten"), "{}", told.summary);
+    let outcome = summarize_offline(
+        &parse_messages("P: Earlier: the importer was rewritten.\nA: It is fine."),
+        None,
+        None,
+    )
+    .await;
+    assert!(outcome.summary.contains("the importer was rewritten"), "{}", outcome.summary);
 }
 
 #[tokio::test]
-async fn without_a_model_what_a_person_wants_kept_is_looked_for_in_what_is_older() {
+async fn an_offline_summary_contains_older_messages_about_the_focus() {
     let old = "A: The exporter writes rows in batches of 512, which the importer relies on.";
-    let later =
-        (0..40).map(|at| format!("A: I looked at part {at} of the documentation.")).collect::<Vec<_>>();
-    let dropped = units(&format!("U: Look at everything here, please.\n{old}\n{}", later.join("\n")));
-    for (focus, is_told) in [(None, false), (Some("the batches of the exporter"), true)] {
-        let source = Source { focus, previous: None, dropped: &dropped, answered: None };
-        let told = summarise(
+    let later = (0..40)
+        .map(|index| format!("A: I looked index part {index} of the documentation."))
+        .collect::<Vec<_>>();
+    let dropped =
+        parse_messages(&format!("U: Look index everything here, please.\n{old}\n{}", later.join("\n")));
+    for (focus, is_included) in [(None, false), (Some("the batches of the exporter"), true)] {
+        let source =
+            SummarySource { focus, previous: None, dropped_messages: &dropped, request_answered: None };
+        let outcome = summarize_dropped(
             &source,
             &[],
             &OPTIONS,
-            RunScope { frames: &Frames::default(), cancel: &CancellationToken::new() },
+            RunScope { frames: &FrameSender::default(), cancel: &CancellationToken::new() },
         )
         .await;
-        assert_eq!(told.unwrap().summary.contains("batches of 512"), is_told, "{focus:?}");
+        assert_eq!(outcome.unwrap().summary.contains("batches of 512"), is_included, "{focus:?}");
     }
 }
 
 #[tokio::test]
-async fn m16_a_secret_outlives_no_extract() {
+async fn m16_an_offline_summary_contains_no_secret() {
     let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
     let text = format!(
         "U: Deploy with {secret}. Never log {secret} anywhere.\nC: 1 task {{\"description\": \"log in with {secret}\"}}\n\
          E: 1 error: login with {secret} failed\nA: I decided to use {secret} for the deployment."
     );
-    let told = extracted(&units(&text), None, Some(true)).await;
-    let kept = serde_json::to_string(&stored(&told)).unwrap();
-    assert!(!kept.contains("ghp_"), "{kept}");
+    let outcome = summarize_offline(&parse_messages(&text), None, Some(true)).await;
+    let stored = serde_json::to_string(&to_compaction(&outcome)).unwrap();
+    assert!(!stored.contains("ghp_"), "{stored}");
 }
 
 #[tokio::test]
@@ -194,18 +228,18 @@ async fn e13_l14_no_text_leaves_its_line_in_the_summary() {
              C: 3 execute {{\"command\": {quoted}}}\nE: 3 error: {flat}\nA: We decided to {flat}"
         );
         for answered in [None, Some(true)] {
-            let told = extracted(&units(&text), None, answered).await;
+            let outcome = summarize_offline(&parse_messages(&text), None, answered).await;
             assert_eq!(
-                super::transcript::tests::tags(&told.summary),
+                super::transcript::tests::tags_in(&outcome.summary),
                 Vec::<String>::new(),
                 "{}",
-                told.summary
+                outcome.summary
             );
-            for line in told.summary.lines().filter(|line| line.starts_with('#')) {
+            for line in outcome.summary.lines().filter(|line| line.starts_with('#')) {
                 let own = line.strip_prefix("### ").unwrap_or("none of ours");
                 let is_own = record::SECTIONS.iter().any(|section| section.name == own)
                     || ["Goal", "Next step", "Facts"].contains(&own);
-                assert!(is_own, "{attack:?} forges {line:?}: {}", told.summary);
+                assert!(is_own, "{attack:?} forges {line:?}: {}", outcome.summary);
             }
         }
     }

@@ -1,58 +1,70 @@
-//! A stretch of conversation as a summariser is shown it: each message in an element of its own, trimmed, without secrets
-//! and unable to open or close an element; in chunks of a given size. What is made of it is decided elsewhere.
+//! Rendering messages for a summarizing model: each message as an element of its own, trimmed, redacted and neutralized, in
+//! chunks of a given size.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use facts::tool_use::{head_words, tail_words};
-use facts::{What, redact};
-use model::inert;
-use model::tokens::{CHARS_PER_TOKEN, begin_of_tail, cut_at, end_of_head, weight};
+use facts::{TranscriptItemKind, redact};
+use model::tokens::{CHARS_PER_TOKEN, floor_grapheme_boundary, head_end, tail_start, weight};
+use model::untrusted_text;
 use protocol::message::joined_text;
-use protocol::{AiMessage, Block, Message, Seq, ToolMessage, ToolStatus};
+use protocol::{AiMessage, ContentBlock, Message, Seq, ToolMessage, ToolStatus};
 
-use crate::cut::Unit;
+use crate::cut::ContextMessage;
 
-/// The limits of a text that are tried, in tokens, when those that are configured leave too much.
-const STRONGER_TRIMS: [u64; 4] = [1_000, 300, 80, 20];
-/// Plain characters of an element's own tags at most.
+/// The stronger trim limits in tokens that are tried, in order, when the configured one leaves too much text.
+const FALLBACK_TRIM_TOKENS: [u64; 4] = [1_000, 300, 80, 20];
+/// The maximum size of an element's tags, as a weight. A weight counts characters of ordinary text; characters that take
+/// more tokens count more.
 const TAGS_WEIGHT_MAX: u64 = 160;
-/// Characters of a tool's name that are shown.
+/// The maximum length of a tool's name in characters.
 const TOOL_NAME_CHARS: usize = 64;
-/// Plain characters of the smallest piece of a text that is divided among chunks.
+/// The minimum size of a piece, as a weight, when a long text is divided among chunks.
 const PIECE_WEIGHT_MIN: u64 = 200;
 
-/// How much may be shown.
+/// The limits of a rendered transcript.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
-    /// Tokens of one tool result; what people and models say has more room. `None` shows all of it.
+pub(super) struct TranscriptLimits {
+    /// The size to which a tool result is trimmed, in tokens; messages of people and models may be longer (see
+    /// [`TranscriptRole::token_limit`]). `None` trims nothing.
     pub trim_tokens: Option<u64>,
+    /// The maximum size of a chunk in tokens.
     pub chunk_tokens: u64,
+    /// The maximum number of chunks.
     pub chunks_max: usize,
 }
 
-/// Returns the conversation in chunks, in order; `None` when it does not fit however much is trimmed.
+/// Returns the messages in chunks, in order; `None` when they do not fit even with the strongest trimming.
 ///
-/// Texts are trimmed as configured, and more only where they would not fit otherwise.
-pub(super) fn chunks(units: &[Unit], room: Room) -> Option<Vec<String>> {
-    let stronger = STRONGER_TRIMS.into_iter().filter(|trim| room.trim_tokens.is_none_or(|set| *trim < set));
-    let mut trims = std::iter::once(room.trim_tokens).chain(stronger.map(Some));
-    trims.find_map(|trim| Packing::of(room).pack(units, trim))
+/// Texts are trimmed to the configured size, and further only if they would not fit otherwise.
+pub(super) fn render_chunks(messages: &[ContextMessage], limits: TranscriptLimits) -> Option<Vec<String>> {
+    let stronger =
+        FALLBACK_TRIM_TOKENS.into_iter().filter(|trim| limits.trim_tokens.is_none_or(|set| *trim < set));
+    let mut trims = std::iter::once(limits.trim_tokens).chain(stronger.map(Some));
+    trims.find_map(|trim| TranscriptChunker::new(limits).pack_messages(messages, trim))
 }
 
-/// Who speaks in an element; also its name.
+/// The role of a text, which gives the element its name.
 #[derive(Clone, Copy)]
-enum Voice {
+enum TranscriptRole {
+    /// A message of the person.
     User,
+    /// A message that a program injected in the person's name.
     Note,
+    /// A message of the assistant.
     Assistant,
+    /// A tool call.
     Call,
+    /// A tool result.
     Result,
+    /// A summary from another thread or agent.
     Summary,
 }
 
-impl Voice {
-    const fn element(self) -> &'static str {
+impl TranscriptRole {
+    /// Returns the name of the element.
+    const fn element_name(self) -> &'static str {
         match self {
             Self::User => "user",
             Self::Note => "note",
@@ -63,8 +75,8 @@ impl Voice {
         }
     }
 
-    /// Returns the tokens of a text of it, where a tool result has `trim`.
-    const fn tokens(self, trim: u64) -> u64 {
+    /// Returns the size to which a text of this role is trimmed, when `trim` is the size for a tool result.
+    const fn token_limit(self, trim: u64) -> u64 {
         match self {
             Self::User | Self::Summary => trim * 4,
             Self::Assistant => trim * 2,
@@ -74,153 +86,176 @@ impl Voice {
     }
 }
 
-/// Chunks being filled.
-struct Packing<'a> {
-    room: Room,
-    done: Vec<String>,
+/// A writer that fills chunks with elements.
+struct TranscriptChunker<'a> {
+    /// The limits.
+    limits: TranscriptLimits,
+    /// The full chunks.
+    finished: Vec<String>,
+    /// The chunk being filled.
     current: String,
+    /// The weight of `current`.
     current_weight: u64,
-    tools: HashMap<&'a str, &'a str>,
+    /// The tool names of the calls so far, by call id.
+    tool_names: HashMap<&'a str, &'a str>,
 }
 
-impl<'a> Packing<'a> {
-    fn of(room: Room) -> Self {
-        Self { room, done: Vec::new(), current: String::new(), current_weight: 0, tools: HashMap::new() }
+impl<'a> TranscriptChunker<'a> {
+    /// Returns a writer without chunks.
+    fn new(limits: TranscriptLimits) -> Self {
+        Self {
+            limits,
+            finished: Vec::new(),
+            current: String::new(),
+            current_weight: 0,
+            tool_names: HashMap::new(),
+        }
     }
 
-    /// Returns the chunks; `None` once they are too many.
-    fn pack(mut self, units: &'a [Unit], trim: Option<u64>) -> Option<Vec<String>> {
-        for unit in units.iter().filter(|unit| !unit.item.side) {
-            self.unit(unit, trim);
-            if self.done.len() > self.room.chunks_max {
+    /// Writes the messages and returns the chunks; `None` when there are too many. Messages of sub-agents are left out.
+    fn pack_messages(mut self, messages: &'a [ContextMessage], trim: Option<u64>) -> Option<Vec<String>> {
+        for message in messages.iter().filter(|message| !message.item.is_subagent) {
+            self.add_message(message, trim);
+            if self.finished.len() > self.limits.chunks_max {
                 return None;
             }
         }
-        self.flush();
-        (self.done.len() <= self.room.chunks_max).then_some(self.done)
+        self.flush_chunk();
+        (self.finished.len() <= self.limits.chunks_max).then_some(self.finished)
     }
 
-    fn unit(&mut self, unit: &'a Unit, trim: Option<u64>) {
-        let seq = unit.item.seq;
-        match &unit.item.what {
-            What::Message(Message::Human(human)) if unit.item.injected => {
-                self.say(Voice::Note, seq, "", &joined_text(&human.content), trim);
+    /// Writes the elements of one message.
+    fn add_message(&mut self, message: &'a ContextMessage, trim: Option<u64>) {
+        let seq = message.item.seq;
+        match &message.item.kind {
+            TranscriptItemKind::Message(Message::Human(human)) if message.item.is_injected => {
+                self.add_text(TranscriptRole::Note, seq, "", &joined_text(&human.content), trim);
             }
-            What::Message(Message::Human(human)) => {
-                let text = unit.item.user_text().unwrap_or_default();
-                self.say(Voice::User, seq, "", &with_media(text, &human.content), trim);
+            TranscriptItemKind::Message(Message::Human(human)) => {
+                let text = message.item.user_text().unwrap_or_default();
+                self.add_text(TranscriptRole::User, seq, "", &append_media_lines(text, &human.content), trim);
             }
-            What::Message(Message::Ai(ai)) => self.answer(seq, ai, trim),
-            What::Message(Message::Tool(result)) => self.result(seq, result, trim),
-            What::ImportedSummary(text) | What::InheritedSummary { text, .. } => {
-                self.say(Voice::Summary, seq, "", text, trim);
+            TranscriptItemKind::Message(Message::Ai(ai)) => self.add_ai_message(seq, ai, trim),
+            TranscriptItemKind::Message(Message::Tool(result)) => self.add_tool_result(seq, result, trim),
+            TranscriptItemKind::ImportedSummary(text) | TranscriptItemKind::InheritedSummary { text, .. } => {
+                self.add_text(TranscriptRole::Summary, seq, "", text, trim);
             }
-            What::Note | What::Boundary | What::Unread | What::Other => {}
+            TranscriptItemKind::Note
+            | TranscriptItemKind::Boundary
+            | TranscriptItemKind::Unreadable
+            | TranscriptItemKind::Other => {}
         }
     }
 
-    fn answer(&mut self, seq: Seq, ai: &'a AiMessage, trim: Option<u64>) {
-        let text = with_media(joined_text(&ai.content), &ai.content);
-        let mark = if ai.incomplete { " incomplete=\"true\"" } else { "" };
-        self.say(Voice::Assistant, seq, mark, &text, trim);
+    /// Writes an assistant message and its tool calls.
+    fn add_ai_message(&mut self, seq: Seq, ai: &'a AiMessage, trim: Option<u64>) {
+        let text = append_media_lines(joined_text(&ai.content), &ai.content);
+        let attributes = if ai.incomplete { " incomplete=\"true\"" } else { "" };
+        self.add_text(TranscriptRole::Assistant, seq, attributes, &text, trim);
         for block in &ai.content {
-            if let Block::ToolCall { id, name, args } = block {
-                self.tools.insert(id, name);
-                let mark = format!(" tool=\"{}\"", attribute(name));
-                self.say(Voice::Call, seq, &mark, &args.to_string(), trim);
+            if let ContentBlock::ToolCall { id, name, args } = block {
+                self.tool_names.insert(id, name);
+                let attributes = format!(" tool=\"{}\"", attribute_value(name));
+                self.add_text(TranscriptRole::Call, seq, &attributes, &args.to_string(), trim);
             }
         }
     }
 
-    fn result(&mut self, seq: Seq, result: &'a ToolMessage, trim: Option<u64>) {
-        let name = result.name.as_deref().or_else(|| self.tools.get(result.call_id.as_str()).copied());
-        let mut mark = name.map(|name| format!(" tool=\"{}\"", attribute(name))).unwrap_or_default();
+    /// Writes a tool result with the name of its tool.
+    fn add_tool_result(&mut self, seq: Seq, result: &'a ToolMessage, trim: Option<u64>) {
+        let name = result.name.as_deref().or_else(|| self.tool_names.get(result.call_id.as_str()).copied());
+        let mut attributes =
+            name.map(|name| format!(" tool=\"{}\"", attribute_value(name))).unwrap_or_default();
         if result.status == ToolStatus::Error {
-            mark.push_str(" failed=\"true\"");
+            attributes.push_str(" failed=\"true\"");
         }
-        let text = with_media(joined_text(&result.content), &result.content);
-        self.say(Voice::Result, seq, &mark, &text, trim);
+        let text = append_media_lines(joined_text(&result.content), &result.content);
+        self.add_text(TranscriptRole::Result, seq, &attributes, &text, trim);
     }
 
-    /// Adds a text in its element, divided where it is longer than a chunk; a blank one is left out.
-    fn say(&mut self, voice: Voice, seq: Seq, mark: &str, text: &str, trim: Option<u64>) {
+    /// Writes a text as an element, or as several if it is longer than a chunk. A blank text is left out.
+    fn add_text(&mut self, role: TranscriptRole, seq: Seq, attributes: &str, text: &str, trim: Option<u64>) {
         let safe = redact(text.trim());
         let shown = match trim {
-            Some(trim) => trimmed(&safe, voice.tokens(trim)),
+            Some(trim) => trim_middle(&safe, role.token_limit(trim)),
             None => safe,
         };
-        // Escaped last: nothing that is cut off can take an escape apart.
-        let mut body = inert::text(shown.trim());
+        // The text is escaped after trimming, so that a cut cannot split an escape.
+        let mut body = untrusted_text::neutralize(shown.trim());
         if body.is_empty() {
             return;
         }
-        let name = voice.element();
-        let mut part = "";
+        let name = role.element_name();
+        let mut continued = "";
         loop {
-            let room = self.chunk_weight().saturating_sub(TAGS_WEIGHT_MAX).max(PIECE_WEIGHT_MIN);
-            let rest = split_off(&mut body, room);
-            self.add(&format!("<{name} seq=\"{seq}\"{mark}{part}>\n{body}\n</{name}>\n"));
-            match rest {
-                Some(rest) => body = rest,
+            let weight_max = self.chunk_weight().saturating_sub(TAGS_WEIGHT_MAX).max(PIECE_WEIGHT_MIN);
+            let following = split_after_weight(&mut body, weight_max);
+            self.push_element(&format!("<{name} seq=\"{seq}\"{attributes}{continued}>\n{body}\n</{name}>\n"));
+            match following {
+                Some(following) => body = following,
                 None => return,
             }
-            part = " continued=\"true\"";
+            continued = " continued=\"true\"";
         }
     }
 
+    /// Returns the maximum weight of a chunk.
     fn chunk_weight(&self) -> u64 {
-        self.room.chunk_tokens * CHARS_PER_TOKEN
+        self.limits.chunk_tokens * CHARS_PER_TOKEN
     }
 
-    fn add(&mut self, element: &str) {
+    /// Appends an element to the current chunk, or to a new one if it does not fit.
+    fn push_element(&mut self, element: &str) {
         let weight = weight(element);
         if self.current_weight + weight > self.chunk_weight() {
-            self.flush();
+            self.flush_chunk();
         }
         self.current.push_str(element);
         self.current_weight += weight;
     }
 
-    fn flush(&mut self) {
+    /// Finishes the current chunk unless it is empty.
+    fn flush_chunk(&mut self) {
         if !self.current.is_empty() {
-            self.done.push(std::mem::take(&mut self.current));
+            self.finished.push(std::mem::take(&mut self.current));
             self.current_weight = 0;
         }
     }
 }
 
-/// Cuts off what is behind the beginning of that weight, between grapheme clusters.
-fn split_off(text: &mut String, weight_max: u64) -> Option<String> {
-    let end = end_of_head(text, weight_max);
+/// Truncates `text` to `weight_max`, between grapheme clusters, and returns the remainder; `None` when the text fits.
+fn split_after_weight(text: &mut String, weight_max: u64) -> Option<String> {
+    let end = head_end(text, weight_max);
     if end == text.len() {
         return None;
     }
-    // One cluster that is longer than a chunk is parted.
-    let at = Some(cut_at(text, end)).filter(|at| *at > 0).unwrap_or(end);
-    Some(text.split_off(at))
+    // A single cluster that is longer than a chunk is split.
+    let boundary = Some(floor_grapheme_boundary(text, end)).filter(|boundary| *boundary > 0).unwrap_or(end);
+    Some(text.split_off(boundary))
 }
 
-/// Returns the beginning and the end of a text that is longer than so many tokens, with a mark of what is left out.
-pub(super) fn trimmed(text: &str, tokens_max: u64) -> Cow<'_, str> {
+/// Returns a text of at most `tokens_max` tokens: a longer text keeps two thirds from its beginning and a third from its
+/// end, with a note of the number of omitted characters between them.
+pub(super) fn trim_middle(text: &str, tokens_max: u64) -> Cow<'_, str> {
     if model::tokens::fits(text, tokens_max) {
         return Cow::Borrowed(text);
     }
     let weight_max = tokens_max * CHARS_PER_TOKEN;
-    let head = head_words(text, end_of_head(text, weight_max - weight_max / 3));
-    let tail = tail_words(text, text.len() - begin_of_tail(text, weight_max / 3));
-    let head = &text[..cut_at(text, head.len())];
-    let from = cut_at(text, text.len() - tail.len()).max(head.len());
-    let left_out = text[head.len()..from].chars().count();
-    if left_out == 0 {
+    let head = head_words(text, head_end(text, weight_max - weight_max / 3));
+    let tail = tail_words(text, text.len() - tail_start(text, weight_max / 3));
+    let head = &text[..floor_grapheme_boundary(text, head.len())];
+    let tail_start_index = floor_grapheme_boundary(text, text.len() - tail.len()).max(head.len());
+    let omitted = text[head.len()..tail_start_index].chars().count();
+    if omitted == 0 {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(format!("{head}\n[… {left_out} characters left out …]\n{}", &text[from..]))
+    Cow::Owned(format!("{head}\n[… {omitted} characters left out …]\n{}", &text[tail_start_index..]))
 }
 
-/// Returns the text with a line for each of the media, which are only named.
-fn with_media(mut text: String, content: &[Block]) -> String {
+/// Returns the text with a line for each media block, because media themselves are not shown to the summarizing model.
+fn append_media_lines(mut text: String, content: &[ContentBlock]) -> String {
     for block in content {
-        if let Block::Media { media_type, sha256, bytes } = block {
+        if let ContentBlock::Media { media_type, sha256, bytes } = block {
             let kind = if media_type.is_empty() { "media" } else { media_type };
             let size = bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
             let hash = sha256.as_ref().map(|hash| format!(", sha256 {hash}")).unwrap_or_default();
@@ -230,8 +265,9 @@ fn with_media(mut text: String, content: &[Block]) -> String {
     text
 }
 
-/// Returns a name as the value of an attribute.
-fn attribute(name: &str) -> String {
+/// Returns a tool's name as the value of an attribute: cut to [`TOOL_NAME_CHARS`], and without characters that need
+/// escaping.
+fn attribute_value(name: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/');
     name.chars().filter(is_plain).take(TOOL_NAME_CHARS).collect()
 }

@@ -7,7 +7,7 @@ use regex::Regex;
 
 /// A command that tells whether the work is in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Check {
+pub enum CheckKind {
     /// Tests.
     Test,
     /// A build or a type check.
@@ -18,7 +18,7 @@ pub enum Check {
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// It found nothing wrong.
     Passed,
     /// It found something.
@@ -26,67 +26,69 @@ pub enum Outcome {
 }
 
 /// Programs that look around and say nothing about the work.
-const PLUMBING: [&str; 50] = [
+const UTILITY_PROGRAMS: [&str; 50] = [
     "echo", "cat", "ls", "sed", "grep", "rg", "head", "tail", "wc", "find", "true", "pwd", "export", "set",
     "mkdir", "rm", "cp", "mv", "awk", "sort", "uniq", "xargs", "tr", "printf", "sleep", "which", "fi",
     "done", "else", "for", "while", "cd", "tee", "cut", "touch", "chmod", "test", "then", "do", "if", "nl",
     "date", "basename", "dirname", "false", "exit", "source", "kill", "diff", "type",
 ];
 
-static TEST: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
+static TEST_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
+    compile_regex(
         r"(?-u:\b)(go test|pytest|cargo (?:nextest run|nextest|test)|npm (?:run )?test(?::[\w:-]+)?|bun (?:run )?test|pnpm (?:run )?(?:-\S+ )*test|yarn (?:run )?test|vitest|jest|mise run test\S*|make (?:test|check)|python3? -m (?:unittest|pytest)|task test|mvn (?:\S+ )*test|gradlew? (?:\S+ )*test|dotnet test|rspec|phpunit|ctest|tox|mix test|deno test)(?-u:\b)",
     )
 });
-static BUILD: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
+static BUILD_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
+    compile_regex(
         r"(?-u:\b)(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)(?-u:\b)",
     )
 });
-static LINT: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
+static LINT_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
+    compile_regex(
         r"(?-u:\b)(cargo (?:clippy|fmt)|golangci-lint(?: run)?|eslint|biome (?:check|lint)|ruff(?: check| format)?|flake8|black|prettier|gofmt|shellcheck|npm run lint\S*|(?:pnpm|yarn|bun) (?:run )?lint|make lint|pre-commit run|pylint|stylelint|mise run (?:lint|fmt|check)\S*)(?-u:\b)",
     )
 });
-static FAILED: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
+static FAILURE_OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
+    compile_regex(
         r"(?m)^(?:--- )?FAIL(?-u:\b)|[1-9] (?:failed|failures?|failing|errors?)(?-u:\b)|[0-9]0 (?:failed|failures?|failing|errors?)(?-u:\b)|test result: FAILED|✗|✖ [1-9]|\(fail\)|^error(?:\[E[0-9]+\])?:|: error TS[0-9]|^FAILED(?-u:\b)|BUILD FAILED|^make: \*\*\*",
     )
 });
-static PASSED: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
+static SUCCESS_OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
+    compile_regex(
         r"(?m)^ok\s|(?-u:\b)PASS(?:ED)?(?-u:\b)|[0-9] pass(?:ed|ing)?(?-u:\b)|test result: ok|✓|✔|All tests passed|^OK(?-u:\b)|BUILD SUCCESS|^\s*Finished ",
     )
 });
 
-fn regex(pattern: &str) -> Regex {
+fn compile_regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is a constant that the tests compile")
 }
 
 /// Returns which check a command runs, with the words that name it.
-pub fn check_of(command: &str) -> Option<(Check, String)> {
+pub fn detect_check(command: &str) -> Option<(CheckKind, String)> {
     let first_lines = crate::tool_use::head(command, 2_048);
-    [(Check::Test, &TEST), (Check::Build, &BUILD), (Check::Lint, &LINT)].into_iter().find_map(
-        |(check, pattern)| pattern.find(first_lines).map(|found| (check, found.as_str().to_owned())),
-    )
+    [(CheckKind::Test, &TEST_COMMAND), (CheckKind::Build, &BUILD_COMMAND), (CheckKind::Lint, &LINT_COMMAND)]
+        .into_iter()
+        .find_map(|(check, pattern)| {
+            pattern.find(first_lines).map(|found| (check, found.as_str().to_owned()))
+        })
 }
 
 /// Returns what the end of a check's output says; `None` when it says neither.
-pub fn outcome_of(output: &str) -> Option<Outcome> {
-    if FAILED.is_match(output) {
-        Some(Outcome::Failed)
+pub fn detect_check_outcome(output: &str) -> Option<CheckOutcome> {
+    if FAILURE_OUTPUT.is_match(output) {
+        Some(CheckOutcome::Failed)
     } else {
-        PASSED.is_match(output).then_some(Outcome::Passed)
+        SUCCESS_OUTPUT.is_match(output).then_some(CheckOutcome::Passed)
     }
 }
 
 /// Returns the programs a command runs, each with its subcommand, without those that only look around.
-pub fn heads(command: &str) -> Vec<String> {
+pub fn invoked_programs(command: &str) -> Vec<String> {
     let mut heads = Vec::new();
-    let command = lines_without_documents(command).collect::<Vec<_>>().join("\n");
-    for line in without_quotes(&command).lines() {
+    let command = lines_without_heredocs(command).collect::<Vec<_>>().join("\n");
+    for line in mask_quoted_text(&command).lines() {
         for part in line.split(['|', ';', '&', '(', ')']) {
-            heads.extend(head_of(part));
+            heads.extend(invoked_program(part));
         }
     }
     heads
@@ -94,7 +96,7 @@ pub fn heads(command: &str) -> Vec<String> {
 
 /// Returns `command` with a quotation mark in the place of everything in quotes: scripts and messages are not commands, and a word with
 /// quotes in it is none that could be named.
-fn without_quotes(command: &str) -> String {
+fn mask_quoted_text(command: &str) -> String {
     let mut bare = String::with_capacity(command.len());
     let mut quote = None;
     let mut escaped = false;
@@ -113,7 +115,7 @@ fn without_quotes(command: &str) -> String {
     bare
 }
 
-fn head_of(part: &str) -> Option<String> {
+fn invoked_program(part: &str) -> Option<String> {
     let mut words = part.split_whitespace().peekable();
     while let Some(word) = words.peek() {
         let assignment = word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && is_word(name));
@@ -131,7 +133,7 @@ fn head_of(part: &str) -> Option<String> {
     let is_script = program.rsplit_once('.').is_none_or(|(_, end)| matches!(end, "sh" | "py" | "js" | "rb"));
     let named =
         program.len() >= 2 && is_word(program) && program.as_bytes()[0].is_ascii_lowercase() && is_script;
-    if !named || PLUMBING.contains(&program) {
+    if !named || UTILITY_PROGRAMS.contains(&program) {
         return None;
     }
     let sub = words.next().filter(|word| {
@@ -146,8 +148,8 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Adds the files that redirections, `tee` and in-place edits of `command` write; logs and temporary files are left out.
-pub fn written_files(command: &str, files: &mut Vec<String>) {
-    for line in lines_without_documents(command) {
+pub fn collect_written_files(command: &str, files: &mut Vec<String>) {
+    for line in lines_without_heredocs(command) {
         let words: Vec<&str> = line.split_whitespace().collect();
         for (index, word) in words.iter().enumerate() {
             let target = match word.trim_start_matches('1').strip_prefix('>') {
@@ -160,16 +162,16 @@ pub fn written_files(command: &str, files: &mut Vec<String>) {
                 }
                 None => None,
             };
-            files.extend(target.map(crate::tool_use::clean_path).filter(|path| is_kept_file(path)));
+            files.extend(target.map(crate::tool_use::normalize_path).filter(|path| is_persistent_file(path)));
         }
         if words.contains(&"-i") && words.first().is_some_and(|word| *word == "sed" || *word == "perl") {
-            let last = words.last().map(|word| crate::tool_use::clean_path(word));
-            files.extend(last.filter(|path| is_kept_file(path)));
+            let last = words.last().map(|word| crate::tool_use::normalize_path(word));
+            files.extend(last.filter(|path| is_persistent_file(path)));
         }
     }
 }
 
-fn is_kept_file(path: &str) -> bool {
+fn is_persistent_file(path: &str) -> bool {
     let temporary = path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log");
     let named =
         path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~'));
@@ -177,7 +179,7 @@ fn is_kept_file(path: &str) -> bool {
 }
 
 /// Returns the lines of a command without the bodies of its here-documents.
-pub fn lines_without_documents(command: &str) -> impl Iterator<Item = &str> {
+pub fn lines_without_heredocs(command: &str) -> impl Iterator<Item = &str> {
     let mut end: Option<&str> = None;
     command.lines().filter(move |line| {
         if let Some(word) = end {
@@ -211,27 +213,27 @@ mod tests {
             ("dead12\"quoted\"dead12 run", ""),
             ("git commit -m \"x y\"", "git commit"),
         ] {
-            assert_eq!(heads(command).join(", "), expected, "{command:?}");
+            assert_eq!(invoked_programs(command).join(", "), expected, "{command:?}");
         }
     }
 
     #[test]
     fn checks_are_recognised_and_read() {
         for (command, check, name) in [
-            ("cargo nextest run -p x", Check::Test, "cargo nextest run"),
-            ("cd a; npm run build", Check::Build, "npm run build"),
-            ("cargo clippy --all", Check::Lint, "cargo clippy"),
+            ("cargo nextest run -p x", CheckKind::Test, "cargo nextest run"),
+            ("cd a; npm run build", CheckKind::Build, "npm run build"),
+            ("cargo clippy --all", CheckKind::Lint, "cargo clippy"),
         ] {
-            assert_eq!(check_of(command), Some((check, name.to_owned())), "{command:?}");
+            assert_eq!(detect_check(command), Some((check, name.to_owned())), "{command:?}");
         }
-        assert_eq!(check_of("ls"), None);
+        assert_eq!(detect_check("ls"), None);
         for (output, outcome) in [
-            ("test result: ok. 3 passed; 0 failed", Some(Outcome::Passed)),
-            ("3 passed, 1 failed", Some(Outcome::Failed)),
-            ("--- FAIL: TestX", Some(Outcome::Failed)),
+            ("test result: ok. 3 passed; 0 failed", Some(CheckOutcome::Passed)),
+            ("3 passed, 1 failed", Some(CheckOutcome::Failed)),
+            ("--- FAIL: TestX", Some(CheckOutcome::Failed)),
             ("hello", None),
         ] {
-            assert_eq!(outcome_of(output), outcome, "{output:?}");
+            assert_eq!(detect_check_outcome(output), outcome, "{output:?}");
         }
     }
 
@@ -245,7 +247,7 @@ mod tests {
             ("grep 'a -> b' e.rs", ""),
         ] {
             let mut files = Vec::new();
-            written_files(command, &mut files);
+            collect_written_files(command, &mut files);
             assert_eq!(files.join(" "), expected, "{command:?}");
         }
     }

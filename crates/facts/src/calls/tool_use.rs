@@ -4,7 +4,7 @@
 use protocol::{TodoItem, TodoStatus};
 use serde_json::Value;
 
-use crate::identifier::{self, Kind};
+use crate::identifier::{self, NameKind};
 use crate::shell;
 
 /// The meaning of one tool call.
@@ -38,7 +38,7 @@ pub enum TaskChange {
     },
 }
 
-const WRITING: [&str; 17] = [
+const WRITE_TOOLS: [&str; 17] = [
     "edit",
     "write",
     "multiedit",
@@ -57,9 +57,9 @@ const WRITING: [&str; 17] = [
     "create_file",
     "edit_file",
 ];
-const READING: [&str; 8] =
+const READ_TOOLS: [&str; 8] =
     ["read", "view", "read_file", "open", "open_file", "goto", "view_file", "notebookread"];
-const SHELLS: [&str; 13] = [
+const SHELL_TOOLS: [&str; 13] = [
     "execute",
     "bash",
     "shell",
@@ -100,48 +100,48 @@ const VALUES_MAX: usize = 20;
 
 impl ToolUse {
     /// Returns the meaning of a call of the tool `name`.
-    pub fn of(name: &str, args: &Value) -> Self {
+    pub fn from_call(name: &str, args: &Value) -> Self {
         let tool = name.rsplit("__").next().unwrap_or(name).to_ascii_lowercase();
         let mut usage = Self { task: task_change(&tool, args), ..Self::default() };
         if usage.task.is_some() {
             return usage;
         }
-        if SHELLS.contains(&tool.as_str()) {
-            usage.run(command_of(args));
-        } else if WRITING.contains(&tool.as_str()) {
+        if SHELL_TOOLS.contains(&tool.as_str()) {
+            usage.record_command(shell_command(args));
+        } else if WRITE_TOOLS.contains(&tool.as_str()) {
             let views = args.get("command").and_then(Value::as_str) == Some("view");
-            usage.touch(args, if views { Access::Read } else { Access::Write });
-        } else if READING.contains(&tool.as_str()) {
-            usage.touch(args, Access::Read);
+            usage.record_paths(args, if views { FileAccess::Read } else { FileAccess::Write });
+        } else if READ_TOOLS.contains(&tool.as_str()) {
+            usage.record_paths(args, FileAccess::Read);
         } else {
             collect_values(args, &mut usage.values);
         }
         usage
     }
 
-    fn touch(&mut self, args: &Value, access: Access) {
+    fn record_paths(&mut self, args: &Value, access: FileAccess) {
         let list = match access {
-            Access::Read => &mut self.reads,
-            Access::Write => &mut self.writes,
+            FileAccess::Read => &mut self.reads,
+            FileAccess::Write => &mut self.writes,
         };
         let text = |key: &str| args.get(key).and_then(Value::as_str);
-        list.extend(PATH_KEYS.iter().filter_map(|key| text(key)).map(clean_path));
-        if let Access::Write = access {
+        list.extend(PATH_KEYS.iter().filter_map(|key| text(key)).map(normalize_path));
+        if let FileAccess::Write = access {
             PATCH_KEYS
                 .iter()
                 .filter_map(|key| text(key))
-                .for_each(|patch| patched_files(patch, &mut self.writes));
+                .for_each(|patch| collect_patched_files(patch, &mut self.writes));
         }
     }
 
-    fn run(&mut self, command: String) {
+    fn record_command(&mut self, command: String) {
         let command = head_words(&command, COMMAND_BYTES_MAX).to_owned();
-        patched_files(&command, &mut self.writes);
-        shell::written_files(&command, &mut self.writes);
-        for line in shell::lines_without_documents(&command) {
-            identifier::scan(line, |kind, name| {
-                let path = clean_path(name);
-                if kind == Kind::Path && names_file(&path) && !self.writes.contains(&path) {
+        collect_patched_files(&command, &mut self.writes);
+        shell::collect_written_files(&command, &mut self.writes);
+        for line in shell::lines_without_heredocs(&command) {
+            identifier::scan_names(line, |kind, name| {
+                let path = normalize_path(name);
+                if kind == NameKind::Path && is_file_path(&path) && !self.writes.contains(&path) {
                     self.reads.push(path);
                 }
             });
@@ -150,12 +150,12 @@ impl ToolUse {
     }
 }
 
-enum Access {
+enum FileAccess {
     Read,
     Write,
 }
 
-fn names_file(path: &str) -> bool {
+fn is_file_path(path: &str) -> bool {
     path.rsplit('/')
         .next()
         .and_then(|name| name.rsplit_once('.'))
@@ -163,7 +163,7 @@ fn names_file(path: &str) -> bool {
 }
 
 /// Returns the shell command among the arguments.
-fn command_of(args: &Value) -> String {
+fn shell_command(args: &Value) -> String {
     let value = COMMAND_KEYS.iter().find_map(|key| args.get(*key));
     match value {
         Some(Value::String(command)) => command.clone(),
@@ -177,13 +177,13 @@ fn command_of(args: &Value) -> String {
 }
 
 /// Returns a path as it is compared and shown.
-pub fn clean_path(path: &str) -> String {
+pub fn normalize_path(path: &str) -> String {
     let path = path.trim().trim_matches(['\'', '"', '`', ',', ';']).replace('\\', "/");
     path.strip_prefix("./").map_or(path.clone(), str::to_owned)
 }
 
 /// Adds the files that a patch in the `*** Update File: …` form changes.
-fn patched_files(text: &str, files: &mut Vec<String>) {
+fn collect_patched_files(text: &str, files: &mut Vec<String>) {
     if !text.contains("*** ") {
         return;
     }
@@ -191,7 +191,7 @@ fn patched_files(text: &str, files: &mut Vec<String>) {
         let file = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "]
             .iter()
             .find_map(|prefix| line.strip_prefix(prefix));
-        files.extend(file.map(clean_path));
+        files.extend(file.map(normalize_path));
     }
 }
 
@@ -199,9 +199,9 @@ fn task_change(tool: &str, args: &Value) -> Option<TaskChange> {
     let text = |key: &str| args.get(key).and_then(Value::as_str);
     match tool {
         "todowrite" | "write_todos" | "todo_write" | "manage_todo_list" => {
-            args.get("todos").or_else(|| args.get("todoList")).and_then(todo_list)
+            args.get("todos").or_else(|| args.get("todoList")).and_then(parse_todo_list)
         }
-        "update_plan" => args.get("plan").and_then(todo_list),
+        "update_plan" => args.get("plan").and_then(parse_todo_list),
         "taskcreate" => {
             text("subject").or_else(|| text("description")).map(|s| TaskChange::Create(s.to_owned()))
         }
@@ -209,13 +209,13 @@ fn task_change(tool: &str, args: &Value) -> Option<TaskChange> {
             let id = args.get("taskId").or_else(|| args.get("id"))?;
             let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
             let status = text("status")?;
-            Some(TaskChange::Update { id, status: (status != "deleted").then(|| todo_status(status)) })
+            Some(TaskChange::Update { id, status: (status != "deleted").then(|| parse_todo_status(status)) })
         }
         _ => None,
     }
 }
 
-fn todo_list(value: &Value) -> Option<TaskChange> {
+fn parse_todo_list(value: &Value) -> Option<TaskChange> {
     let items = value.as_array()?;
     let todos = items
         .iter()
@@ -223,14 +223,15 @@ fn todo_list(value: &Value) -> Option<TaskChange> {
             let text = ["content", "step", "title", "text", "description"]
                 .iter()
                 .find_map(|key| item.get(*key)?.as_str())?;
-            let status = item.get("status").and_then(Value::as_str).map_or(TodoStatus::Pending, todo_status);
+            let status =
+                item.get("status").and_then(Value::as_str).map_or(TodoStatus::Pending, parse_todo_status);
             Some(TodoItem { text: text.to_owned(), status })
         })
         .collect();
     Some(TaskChange::Replace(todos))
 }
 
-fn todo_status(name: &str) -> TodoStatus {
+fn parse_todo_status(name: &str) -> TodoStatus {
     match name {
         "completed" | "done" | "cancelled" => TodoStatus::Completed,
         "in_progress" | "in-progress" | "active" => TodoStatus::InProgress,
@@ -246,12 +247,12 @@ fn collect_values(args: &Value, values: &mut Vec<String>) {
     match args {
         Value::Object(fields) => fields.values().for_each(|value| collect_values(value, values)),
         Value::Array(items) => items.iter().take(VALUES_MAX).for_each(|value| collect_values(value, values)),
-        Value::String(text) if is_code(text) => values.push(text.clone()),
+        Value::String(text) if is_id_like(text) => values.push(text.clone()),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn is_code(text: &str) -> bool {
+fn is_id_like(text: &str) -> bool {
     (3..=40).contains(&text.len())
         && text
             .bytes()
@@ -260,13 +261,13 @@ fn is_code(text: &str) -> bool {
 }
 
 /// Returns a call in one line: the tool's name and what it is about.
-pub fn one_line(name: &str, args: &Value, chars_max: usize) -> String {
-    let usage = ToolUse::of(name, args);
+pub fn render_call_line(name: &str, args: &Value, chars_max: usize) -> String {
+    let usage = ToolUse::from_call(name, args);
     let subject = if usage.writes.is_empty() {
         let subject = SUBJECT_KEYS.iter().find_map(|key| args.get(*key)?.as_str().map(str::to_owned));
         subject
             .or_else(|| usage.command.filter(|command| !command.is_empty()))
-            .unwrap_or_else(|| compact(args))
+            .unwrap_or_else(|| args_json(args))
     } else {
         usage.writes[..usage.writes.len().min(4)].join(" ")
     };
@@ -283,7 +284,7 @@ pub fn one_line(name: &str, args: &Value, chars_max: usize) -> String {
     head(&line, chars_max).to_owned()
 }
 
-fn compact(args: &Value) -> String {
+fn args_json(args: &Value) -> String {
     match args {
         Value::Object(fields) if fields.is_empty() => String::new(),
         Value::Null => String::new(),
@@ -353,7 +354,7 @@ mod tests {
             ),
             ("get_user", json!({"user_id": "mia_3668"}), "", ""),
         ] {
-            let usage = ToolUse::of(name, &args);
+            let usage = ToolUse::from_call(name, &args);
             assert_eq!(
                 (usage.reads.join(" "), usage.writes.join(" ")),
                 (reads.into(), writes.into()),
@@ -383,14 +384,14 @@ mod tests {
                 TaskChange::Update { id: "3".into(), status: Some(TodoStatus::InProgress) },
             ),
         ] {
-            assert_eq!(ToolUse::of(name, &args).task, Some(change), "{name}");
+            assert_eq!(ToolUse::from_call(name, &args).task, Some(change), "{name}");
         }
     }
 
     #[test]
     fn a_call_is_one_line() {
-        assert_eq!(one_line("Bash", &json!({"command": "a\n  b"}), 80), "[Bash] a b");
-        assert_eq!(one_line("Bash", &json!({"command": "日本語日本語"}), 12), "[Bash] 日");
-        assert_eq!(one_line("noop", &json!({}), 80), "[noop]");
+        assert_eq!(render_call_line("Bash", &json!({"command": "a\n  b"}), 80), "[Bash] a b");
+        assert_eq!(render_call_line("Bash", &json!({"command": "日本語日本語"}), 12), "[Bash] 日");
+        assert_eq!(render_call_line("noop", &json!({}), 80), "[noop]");
     }
 }

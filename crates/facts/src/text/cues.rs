@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, Match};
 
 /// Orders.
-const STRICT: [&str; 38] = [
+const ORDER_WORDS: [&str; 38] = [
     "must",
     "never",
     "always",
@@ -47,7 +47,7 @@ const STRICT: [&str; 38] = [
     "절대",
 ];
 /// Wishes.
-const SOFT: [&str; 24] = [
+const WISH_WORDS: [&str; 24] = [
     "should",
     "shouldn't",
     "shouldnt",
@@ -74,7 +74,7 @@ const SOFT: [&str; 24] = [
     "ください",
 ];
 /// Statements of choice.
-const CHOICES: [&str; 30] = [
+const DECISION_WORDS: [&str; 30] = [
     "decided",
     "decision",
     "let's go with",
@@ -107,10 +107,11 @@ const CHOICES: [&str; 30] = [
     "решили",
 ];
 
-static RULE_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build(STRICT.iter().chain(&SOFT)));
-static CHOICE_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build(CHOICES.iter()));
+static RULE_CUES: LazyLock<AhoCorasick> =
+    LazyLock::new(|| build_matcher(ORDER_WORDS.iter().chain(&WISH_WORDS)));
+static DECISION_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build_matcher(DECISION_WORDS.iter()));
 
-fn build<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
+fn build_matcher<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .build(words)
@@ -121,10 +122,10 @@ fn build<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
 const HEDGES: [&str; 8] = ["i think", "seems", "maybe", "perhaps", "i guess", "not sure", "wonder", "fyi"];
 
 /// Returns whether `sentence` gives a rule, and if so whether as an order: a question or a guess is none.
-pub(crate) fn rule(sentence: &str) -> Option<bool> {
+pub(crate) fn rule_strictness(sentence: &str) -> Option<bool> {
     let mut found = None;
-    for hit in RULE_CUES.find_overlapping_iter(sentence).filter(|hit| is_word(sentence, hit)) {
-        found = Some(found == Some(true) || hit.pattern().as_usize() < STRICT.len());
+    for hit in RULE_CUES.find_overlapping_iter(sentence).filter(|hit| is_whole_word(sentence, hit)) {
+        found = Some(found == Some(true) || hit.pattern().as_usize() < ORDER_WORDS.len());
     }
     let is_order = found? && !sentence.trim_end().ends_with(['?', '？']) && {
         let lower = sentence.to_lowercase();
@@ -134,12 +135,12 @@ pub(crate) fn rule(sentence: &str) -> Option<bool> {
 }
 
 /// Returns whether `text` states a choice.
-pub(crate) fn is_choice(text: &str) -> bool {
-    CHOICE_CUES.find_iter(text).any(|hit| is_word(text, &hit))
+pub(crate) fn is_decision(text: &str) -> bool {
+    DECISION_CUES.find_iter(text).any(|hit| is_whole_word(text, &hit))
 }
 
 /// Returns whether the hit is not a part of a longer word; scripts without spaces have no words to be part of.
-fn is_word(text: &str, hit: &Match) -> bool {
+fn is_whole_word(text: &str, hit: &Match) -> bool {
     if text.as_bytes()[hit.start()] >= 0xE3 {
         return true;
     }
@@ -163,8 +164,8 @@ mod tests {
             ("Bitte keine neuen Abhängigkeiten", Some(false)),
             ("it works", None),
         ] {
-            assert_eq!(rule(sentence), expected, "{sentence:?}");
+            assert_eq!(rule_strictness(sentence), expected, "{sentence:?}");
         }
-        assert!(is_choice("We decided on B.") && !is_choice("Undecided."));
+        assert!(is_decision("We decided on B.") && !is_decision("Undecided."));
     }
 }

@@ -3,7 +3,7 @@
 
 /// What a name looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum NameKind {
     /// `src/lib.rs`, `/etc/hosts`, `notes.md`.
     Path,
     /// `https://…`.
@@ -33,28 +33,28 @@ pub const UNITS: [&str; 14] =
     ["ms", "s", "%", "mb", "kb", "gb", "mib", "kib", "gib", "px", "min", "h", "tokens", "x"];
 
 /// Calls `found` with every name in `text`, in order.
-pub fn scan<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
+pub fn scan_names<'a>(text: &'a str, mut found: impl FnMut(NameKind, &'a str)) {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        if !starts_name(bytes[at]) {
+        if !is_name_start(bytes[at]) {
             at += 1;
             continue;
         }
         let rest = &text[at..];
         if let Some(length) = url_length(rest) {
-            found(Kind::Url, &rest[..length]);
+            found(NameKind::Url, &rest[..length]);
             at += length;
             continue;
         }
-        let length = bytes[at..].iter().position(|&byte| !continues_name(byte)).unwrap_or(bytes.len() - at);
+        let length = bytes[at..].iter().position(|&byte| !is_name_continue(byte)).unwrap_or(bytes.len() - at);
         at += length;
         // Most words are prose; nothing below would take them for a name.
         if bytes[at - length..at].iter().all(u8::is_ascii_lowercase) {
             continue;
         }
         let word = text[at - length..at].trim_end_matches(['.', ':', '-', '@', '+', '*']);
-        if let Some((kind, name)) = classify(word) {
+        if let Some((kind, name)) = classify_word(word) {
             found(kind, name);
         }
     }
@@ -65,67 +65,67 @@ pub fn url_length(text: &str) -> Option<usize> {
     if !text.starts_with("http://") && !text.starts_with("https://") {
         return None;
     }
-    let length = text.find(ends_url).unwrap_or(text.len());
+    let length = text.find(is_url_end).unwrap_or(text.len());
     Some(text[..length].trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_']).len())
 }
 
 /// Returns whether a name may begin with this byte.
-pub const fn starts_name(byte: u8) -> bool {
+pub const fn is_name_start(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'~' | b'_' | b'#' | b'-' | b'@' | b'$')
 }
 
 /// Returns whether a name may go on with this byte.
-pub const fn continues_name(byte: u8) -> bool {
+pub const fn is_name_continue(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'/' | b'.' | b'~' | b'_' | b'#' | b'-' | b'@' | b'+' | b':' | b'%' | b'$')
 }
 
-fn ends_url(c: char) -> bool {
+fn is_url_end(c: char) -> bool {
     c.is_whitespace()
         || matches!(c, '<' | '>' | '"' | '\'' | '`' | ')' | ']' | '}' | '|' | '\\' | '…' | '“' | '”' | '’')
 }
 
 /// Returns the kind of a word and the part of it that is the name.
-pub fn classify(word: &str) -> Option<(Kind, &str)> {
+pub fn classify_word(word: &str) -> Option<(NameKind, &str)> {
     if word.len() < 2 || word.len() > 200 {
         return None;
     }
     if let Some(flag) = word.strip_prefix("--") {
         let long = flag.len() >= 3
             && flag.bytes().all(|b| b.is_ascii_lowercase() || b == b'-' || b.is_ascii_digit());
-        return long.then_some((Kind::Identifier, word));
+        return long.then_some((NameKind::Identifier, word));
     }
     let word = word.trim_start_matches(['-', ':', '$', '@']);
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     if let Some(number) = word.strip_prefix('#') {
         let issue = digits > 0 && digits == number.len() && digits <= 6;
-        return issue.then_some((Kind::Reference, word));
+        return issue.then_some((NameKind::Reference, word));
     }
-    if let Some(path) = path(word) {
-        return Some((Kind::Path, path));
+    if let Some(path) = path_in(word) {
+        return Some((NameKind::Path, path));
     }
     let word = word.split(':').next().unwrap_or(word).trim_matches('.');
     if word.len() < 2 {
         return None;
     }
     if is_error(word) {
-        return Some((Kind::Error, word));
+        return Some((NameKind::Error, word));
     }
     if digits > 0 && is_reference(word) {
-        return Some((Kind::Reference, word));
+        return Some((NameKind::Reference, word));
     }
     if word.as_bytes()[0].is_ascii_digit() {
-        return is_number(word).then_some((Kind::Number, word));
+        return is_number(word).then_some((NameKind::Number, word));
     }
     let word = word.rsplit('.').next().unwrap_or(word);
     if is_error(word) {
-        return Some((Kind::Error, word));
+        return Some((NameKind::Error, word));
     }
-    is_identifier(word).then_some((Kind::Identifier, word))
+    is_identifier(word).then_some((NameKind::Identifier, word))
 }
 
 /// Returns the path a word is, without a trailing line number.
-fn path(word: &str) -> Option<&str> {
+fn path_in(word: &str) -> Option<&str> {
     let end = word.find(':').unwrap_or(word.len());
     let word = word[..end].trim_end_matches(['.', '/']);
     if word.len() < 4 || word.starts_with("//") {
@@ -202,18 +202,18 @@ fn is_error(word: &str) -> bool {
         ["ENOENT", "EACCES", "EPERM", "ECONN", "ETIMEDOUT", "EADDRINUSE", "SIGSEGV", "SIGKILL", "SIGABRT"]
             .iter()
             .any(|code| word.starts_with(code));
-    (type_name && word.as_bytes()[0].is_ascii_uppercase() && is_plain(word))
+    (type_name && word.as_bytes()[0].is_ascii_uppercase() && is_ascii_word(word))
         || code
-        || errno && is_plain(word)
+        || errno && is_ascii_word(word)
 }
 
-fn is_plain(word: &str) -> bool {
+fn is_ascii_word(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 /// Returns whether a word is written the way names are in code and not in prose.
 fn is_identifier(word: &str) -> bool {
-    if word.len() < 4 || !is_plain(word) || !word.as_bytes()[0].is_ascii_alphabetic() {
+    if word.len() < 4 || !is_ascii_word(word) || !word.as_bytes()[0].is_ascii_alphabetic() {
         return false;
     }
     let snake = word.trim_matches('_').contains('_');
@@ -229,7 +229,7 @@ mod tests {
 
     fn names(text: &str) -> String {
         let mut out = Vec::new();
-        scan(text, |kind, name| out.push(format!("{kind:?} {name}")));
+        scan_names(text, |kind, name| out.push(format!("{kind:?} {name}")));
         out.join(", ")
     }
 

@@ -1,5 +1,7 @@
-//! The node that drafts a proposal: select → draft → structure → ground → render, and its result as values. It has
-//! no side effect; the proposal is stored by the step's commit, before anyone is asked.
+//! The node that drafts a proposal: scan and select, draft, ground, fit to the budget, render.
+//!
+//! The node has no side effect except the model call. The driver stores the proposal with the step's commit, before a
+//! person is asked about it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,59 +10,69 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Write};
 use model::ChatModel;
-use protocol::event::body::{CallPurpose, HandoffFailed, HandoffProposed, HandoffTruncated, ModelCalled};
+use protocol::event::body::{
+    HandoffFailed, HandoffProposed, HandoffTruncated, ModelCallPurpose, ModelCalled,
+};
 use protocol::{
     Coverage, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION, SummaryItem, ToolStatus, Usage,
 };
-use runtime::{Channels, Failure, FailureKind, Frame, Node, StepContext, Update};
+use runtime::{Channels, FailureKind, Frame, GraphUpdate, Node, StepContext, StepFailure};
 use tracing::Instrument;
 
-use crate::draft::trace::Trace;
-use crate::draft::window::Reading;
-use crate::draft::window::folds::{Folds, Known, Part};
-use crate::draft::{self, DraftError, DraftInput, Drafted};
-use crate::lifecycle::{Step, moved};
+use crate::draft::trace::DraftSpan;
+use crate::draft::window::ThreadSource;
+use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache, WindowScan};
+use crate::draft::{self, DraftError, DraftInput, ModelDraft};
+use crate::lifecycle::{HandoffAction, transition_write};
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::request::tool::{self, RESULT_NODE};
-use crate::request::{ASKER_CHANNEL, Metadata};
+use crate::request::{HandoffMetadata, WAITING_CALL_CHANNEL};
 use crate::review::approval::APPROVAL_NODE;
-use crate::state::{HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed, cleared};
+use crate::state::{
+    HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed_channels, cleared_channels,
+};
 use crate::summary::files::referenced_files;
 use crate::summary::render;
-use crate::summary::select::Selection;
+use crate::summary::select::TranscriptSelection;
 use facts::redact;
 
-/// The name of the node that drafts.
+/// The name of the drafting node.
 pub const SUMMARIZATION_NODE: &str = "handoff_summarization";
 
-/// The most tokens of a conversation a model is shown for one draft, however large its window: beyond it, what is
-/// selected gets worse and not better (see the measurements on long inputs in the design notes).
+/// The maximum size of the transcript in one drafting prompt, in tokens, for a model with a large window. Measurements on
+/// long inputs (see the design notes) show that drafts get worse, not better, with a larger input.
 const MODEL_INPUT_TOKENS_MAX: u64 = 48_000;
-/// The part of a model's window a draft may fill.
+/// The divisor of a model's context window that gives the transcript's budget: a quarter of the window.
 const WINDOW_SHARE: u64 = 4;
-/// The name of the offline summary in the place of a model's.
-pub const EXTRACTIVE: &str = "extractive";
+/// The model name of the offline summary, used where a model's name is stored or chosen.
+pub const OFFLINE_SUMMARY_MODEL: &str = "extractive";
 
-/// Opens a model by its name, `provider/name`; the error is one line that says why it cannot be used.
+/// A function that opens a model by its name, `provider/name`. Its error is one line that says why the model cannot be
+/// used.
 pub type OpenModel = dyn Fn(&str) -> Result<Arc<dyn ChatModel>, String> + Send + Sync;
 
-/// How drafts are made.
+/// The settings of drafting.
 #[derive(Clone)]
-pub struct Drafting {
-    /// The model; without one, and when it fails, the offline extract.
+pub struct DraftSettings {
+    /// The configured model. Without one, and when the first draft fails, the offline summary is proposed.
     pub model: Option<Arc<dyn ChatModel>>,
-    /// Opens another one that a person names.
+    /// The function that opens another model by name, when a person chooses one.
     pub open_model: Arc<OpenModel>,
-    /// The summary's budget in tokens.
+    /// The budget of the rendered summary in tokens, unless the request names one.
     pub max_summary_tokens: u64,
-    /// The most tokens of the conversation a model is shown; `None` follows its window.
+    /// The maximum size of the transcript in the prompt, in tokens; `None` derives it from the model's window.
     pub max_input_tokens: Option<u64>,
-    /// What is known of the threads that were drafted last; one for all that draft.
-    pub folds: Arc<Folds>,
+    /// The cache of thread scans, shared by all drafts of the process.
+    pub scan_cache: Arc<ThreadScanCache>,
 }
 
-/// The edge into a handoff: to the draft that was asked for, or to the question when there is a proposal.
-pub fn entry(channels: &Channels) -> runtime::NextNode {
+/// Routes the graph at the start of a handoff run: to drafting when a draft is due, to the approval node when a proposal
+/// awaits its decision, otherwise to the end.
+///
+/// # Errors
+///
+/// When the handoff state in `channels` cannot be read.
+pub fn route_entry(channels: &Channels) -> runtime::NextNode {
     Ok(match HandoffState::read(channels)? {
         Some(HandoffState::Requested { .. } | HandoffState::Redrafting { .. }) => Some(SUMMARIZATION_NODE),
         Some(HandoffState::AwaitingDecision { .. }) => Some(APPROVAL_NODE),
@@ -68,24 +80,34 @@ pub fn entry(channels: &Channels) -> runtime::NextNode {
     })
 }
 
-/// The edge after a decision: back to another draft; to the tool call that asked, if one did; otherwise the graph is idle.
-pub fn after_decision(channels: &Channels) -> runtime::NextNode {
+/// Routes the graph after a decision: to drafting when another draft is due, to the result node when a tool call waits
+/// for the outcome, otherwise to the end.
+///
+/// # Errors
+///
+/// When the handoff state in `channels` cannot be read.
+pub fn route_after_decision(channels: &Channels) -> runtime::NextNode {
     let is_revised = HandoffState::read(channels)?.is_some_and(|state| state.revision().is_some());
     Ok(match is_revised {
         true => Some(SUMMARIZATION_NODE),
-        false => ASKER_CHANNEL.is_set(channels).then_some(RESULT_NODE),
+        false => WAITING_CALL_CHANNEL.is_set(channels).then_some(RESULT_NODE),
     })
 }
 
-/// The edge after a draft: to the question, unless a person stopped it.
-pub fn after_draft(channels: &Channels) -> runtime::NextNode {
+/// Routes the graph after a draft: to the approval node, or to the end when a person stopped the first draft.
+///
+/// # Errors
+///
+/// When the handoff state in `channels` cannot be read.
+pub fn route_after_draft(channels: &Channels) -> runtime::NextNode {
     let is_pending = HandoffState::read(channels)?.is_some_and(|state| state.in_progress().is_some());
     Ok(is_pending.then_some(APPROVAL_NODE))
 }
 
-impl Drafting {
-    /// Returns the most tokens of a conversation that the model is shown.
-    fn input_tokens(&self, model: &Arc<dyn ChatModel>) -> u64 {
+impl DraftSettings {
+    /// Returns the transcript's budget for `model` in tokens: the configured one, else a share of the model's window
+    /// within [`INPUT_TOKENS_MAX`] and [`MODEL_INPUT_TOKENS_MAX`].
+    fn input_tokens_max(&self, model: &Arc<dyn ChatModel>) -> u64 {
         let by_window = model
             .limits()
             .context_tokens
@@ -93,52 +115,68 @@ impl Drafting {
         self.max_input_tokens.or(by_window).unwrap_or(INPUT_TOKENS_MAX)
     }
 
-    /// Returns the model of that name; `None` for the offline extract.
-    pub(crate) fn named(&self, name: &str) -> Result<Option<Arc<dyn ChatModel>>, String> {
-        if name == EXTRACTIVE {
+    /// Returns the model of that name; `None` for the offline summary.
+    ///
+    /// # Errors
+    ///
+    /// One line that says why the model cannot be used.
+    pub(crate) fn open_named_model(&self, name: &str) -> Result<Option<Arc<dyn ChatModel>>, String> {
+        if name == OFFLINE_SUMMARY_MODEL {
             return Ok(None);
         }
-        let is_own = |model: &&Arc<dyn ChatModel>| model.name().to_string() == name;
-        match self.model.as_ref().filter(is_own) {
-            Some(own) => Ok(Some(Arc::clone(own))),
+        let is_configured = |model: &&Arc<dyn ChatModel>| model.name().to_string() == name;
+        match self.model.as_ref().filter(is_configured) {
+            Some(configured) => Ok(Some(Arc::clone(configured))),
             None => (self.open_model)(name).map(Some),
         }
     }
 
-    /// Returns what drafts in this state: the model a person chose, else the one that is configured.
-    fn chosen(&self, work: &DraftWork) -> Result<Option<Arc<dyn ChatModel>>, String> {
-        let named = match &work.revision {
+    /// Returns the model for this draft: the one named for the redraft, else the one the person chose earlier, else the
+    /// configured one. `None` stands for the offline summary.
+    fn selected_model(&self, pending: &PendingDraft) -> Result<Option<Arc<dyn ChatModel>>, String> {
+        let named = match &pending.revision {
             Some(Revision::Redraft { model }) => model.as_ref(),
             Some(Revision::Refine(_)) | None => None,
         };
-        match named.or(work.in_progress.model.as_ref()) {
-            Some(name) => self.named(name),
+        match named.or(pending.in_progress.model.as_ref()) {
+            Some(name) => self.open_named_model(name),
             None => Ok(self.model.clone()),
         }
     }
 }
 
-/// Drafts a proposal.
+/// The node that drafts a proposal.
+///
+/// A failed first draft falls back to the offline summary. A failed refinement keeps the last good proposal. A draft whose
+/// proposal is stored already is not made again.
 pub struct HandoffSummarization {
-    /// How.
-    pub drafting: Drafting,
+    /// The settings of drafting.
+    pub drafting: DraftSettings,
 }
 
-/// A draft, by whomever.
-struct Draft {
+/// A draft by a model or by the offline summary.
+struct SummaryDraft {
+    /// The title, on one line.
     title: String,
+    /// The TL;DR, on one line.
     tldr: String,
+    /// The items, in the order of their kinds.
     body: Vec<SummaryItem>,
+    /// The model's name, or [`OFFLINE_SUMMARY_MODEL`].
     model: String,
+    /// The tokens that the draft used.
     usage: Usage,
+    /// The events that the draft covers.
     coverage: Coverage,
 }
 
-/// What came of asking a model.
-enum Attempt {
-    Drafted(Box<Draft>),
-    /// It gave nothing usable: why, in one line.
+/// The outcome of a model call.
+enum DraftAttempt {
+    /// The model wrote a usable draft.
+    Drafted(Box<SummaryDraft>),
+    /// The model call failed or its answer is unusable; the reason in one line.
     Failed(String),
+    /// The person stopped the draft.
     Stopped,
 }
 
@@ -148,77 +186,80 @@ impl Node for HandoffSummarization {
         SUMMARIZATION_NODE
     }
 
-    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let Some(work) = DraftWork::read(&step).await? else { return Ok(Update::default()) };
-        let metadata = &work.in_progress.metadata;
+    async fn run(&self, step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+        let Some(pending) = PendingDraft::read(&step).await? else { return Ok(GraphUpdate::default()) };
+        let metadata = &pending.in_progress.metadata;
         if step.cancel.is_cancelled() {
-            return work.stopped(&step, Update::default());
+            return pending.stop_draft(&step, GraphUpdate::default());
         }
-        let chosen = self.drafting.chosen(&work);
-        let tokens_max = chosen
+        let model = self.drafting.selected_model(&pending);
+        let tokens_max = model
             .as_ref()
             .ok()
             .and_then(Option::as_ref)
-            .map_or(0, |model| self.drafting.input_tokens(model));
+            .map_or(0, |model| self.drafting.input_tokens_max(model));
         let goal = metadata.options.goal.as_deref().map(redact);
-        let part = Part { messages: metadata.options.messages, goal: goal.as_deref(), tokens_max };
-        let known = self.drafting.folds.known(Reading::of(&step), part).await?;
-        let mut update = Update::default();
-        let attempt = match chosen {
+        let request = ScanRequest { messages: metadata.options.messages, goal: goal.as_deref(), tokens_max };
+        let scan = self.drafting.scan_cache.scan_thread(ThreadSource::from_step(&step), request).await?;
+        let mut update = GraphUpdate::default();
+        let attempt = match model {
             Ok(Some(model)) => {
-                let input = self.input(&work, known.selection(tokens_max));
-                let asking = Asking { step: &step, handoff: &work.handoff, model: &model };
-                Some(asking.attempt(input, &mut update).await?)
+                let input = self.draft_call_input(&pending, scan.selection(tokens_max));
+                let call = DraftCall { step: &step, handoff: &pending.handoff, model: &model };
+                Some(call.run_attempt(input, &mut update).await?)
             }
             Ok(None) => None,
-            Err(problem) => Some(Attempt::Failed(problem)),
+            Err(problem) => Some(DraftAttempt::Failed(problem)),
         };
         let (draft, problem) = match attempt {
-            Some(Attempt::Drafted(draft)) => (*draft, None),
-            Some(Attempt::Failed(cause)) if work.revision.is_some() => {
-                let problem = told_failure(&step, &cause);
-                return work.keep_proposal(&step, update, Some(problem));
+            Some(DraftAttempt::Drafted(draft)) => (*draft, None),
+            Some(DraftAttempt::Failed(cause)) if pending.revision.is_some() => {
+                let problem = report_failure(&step, &cause);
+                return pending.keep_proposal(&step, update, Some(problem));
             }
-            Some(Attempt::Failed(cause)) => {
-                (self.extracted(&known, metadata), Some(told_failure(&step, &cause)))
+            Some(DraftAttempt::Failed(cause)) => {
+                (self.offline_draft(&scan, metadata), Some(report_failure(&step, &cause)))
             }
-            None => (self.extracted(&known, metadata), None),
-            Some(Attempt::Stopped) => return work.stopped(&step, update),
+            None => (self.offline_draft(&scan, metadata), None),
+            Some(DraftAttempt::Stopped) => return pending.stop_draft(&step, update),
         };
-        let is_extract = draft.model == EXTRACTIVE;
-        let mut summary = assemble(&work, &step, draft, &known);
-        // The extract names nothing that is not from the covered events, which the tests prove.
-        if !is_extract {
+        let is_offline = draft.model == OFFLINE_SUMMARY_MODEL;
+        let mut summary = assemble_summary(&pending, &step, draft, &scan);
+        // The offline summary contains only names from the covered events, which the tests prove.
+        if !is_offline {
             let workspace = metadata.options.workspace.as_deref();
-            let words = work.feedback_given();
-            let checked = known.ground(Reading::of(&step), &mut summary, workspace, &words).await;
+            let feedback = pending.all_feedback();
+            let checked =
+                scan.ground_summary(ThreadSource::from_step(&step), &mut summary, workspace, &feedback).await;
             if let Err(failure) = checked {
-                // The draft is paid for: it is shown, and nothing in it counts as checked.
+                // The model call has been paid for, so the draft is proposed with every item marked as unverified.
                 let text = format!("failed to check the draft: {failure}");
                 step.frames.send(Frame::Notice { text });
                 summary.body.iter_mut().for_each(|item| item.verified = false);
             }
         }
-        look_at_files(metadata, &mut summary).await;
-        let render::Fitted { summary, cut } = render::fit(summary, self.budget(metadata));
-        if let Some(render::Cut { tokens_before, tokens_after }) = cut {
-            let handoff_id = work.handoff.handoff_id;
+        check_referenced_files(metadata, &mut summary).await;
+        let render::FittedSummary { summary, cut } =
+            render::fit_summary(summary, self.summary_tokens_max(metadata));
+        if let Some(render::SummaryCut { tokens_before, tokens_after }) = cut {
+            let handoff_id = pending.handoff.handoff_id;
             let truncated = HandoffTruncated { handoff_id, tokens_before, tokens_after };
-            update.events.push(NewEvent::of(&truncated, Timestamp::now())?);
+            update.events.push(NewEvent::from_body(&truncated, Timestamp::now())?);
         }
-        work.propose(&step, summary, problem, update)
+        pending.propose_summary(&step, summary, problem, update)
     }
 }
 
 impl HandoffSummarization {
-    fn budget(&self, metadata: &Metadata) -> u64 {
+    /// Returns the budget of the rendered summary in tokens: the one in the request, else the configured one.
+    fn summary_tokens_max(&self, metadata: &HandoffMetadata) -> u64 {
         metadata.options.max_summary_tokens.unwrap_or(self.drafting.max_summary_tokens)
     }
 
-    /// Returns what the model is asked with.
-    fn input(&self, work: &DraftWork, selection: Selection) -> Input {
-        let metadata = &work.in_progress.metadata;
-        let (previous_summary, feedback) = match &work.revision {
+    /// Returns the prompt input for this draft; a refinement includes the previous summary and the feedback.
+    fn draft_call_input(&self, pending: &PendingDraft, selection: TranscriptSelection) -> DraftCallInput {
+        let metadata = &pending.in_progress.metadata;
+        let (previous_summary, feedback) = match &pending.revision {
             Some(Revision::Refine(refinement)) => {
                 (Some(refinement.summary_md.clone()), Some(refinement.feedback.clone()))
             }
@@ -226,103 +267,128 @@ impl HandoffSummarization {
         };
         let prompt = DraftInput {
             goal: metadata.options.goal.clone(),
-            facts: selection.ledger,
+            facts: selection.facts,
             summary_so_far: selection.summary_so_far,
             requests: selection.requests,
             conversation: selection.events,
-            earlier_feedback: feedback.as_ref().and_then(|_| work.earlier_feedback()),
+            earlier_feedback: feedback.as_ref().and_then(|_| pending.earlier_feedback()),
             previous_summary,
             feedback,
-            max_summary_tokens: self.budget(metadata),
+            max_summary_tokens: self.summary_tokens_max(metadata),
         };
-        Input { prompt, coverage: selection.coverage }
+        DraftCallInput { prompt, coverage: selection.coverage }
     }
 
-    fn extracted(&self, known: &Known, metadata: &Metadata) -> Draft {
-        let (extract, coverage) = known.extract(self.budget(metadata));
-        Draft {
-            title: extract.title,
-            tldr: extract.tldr,
-            body: extract.body,
-            model: EXTRACTIVE.to_owned(),
+    /// Returns the offline summary as a draft.
+    fn offline_draft(&self, scan: &WindowScan, metadata: &HandoffMetadata) -> SummaryDraft {
+        let (summary, coverage) = scan.offline_summary(self.summary_tokens_max(metadata));
+        SummaryDraft {
+            title: summary.title,
+            tldr: summary.tldr,
+            body: summary.body,
+            model: OFFLINE_SUMMARY_MODEL.to_owned(),
             usage: Usage::default(),
             coverage,
         }
     }
 }
 
-/// What a model is shown, and what that covers.
-struct Input {
+/// The prompt input of a model call, and the coverage of the transcript in it.
+struct DraftCallInput {
     prompt: DraftInput,
     coverage: Coverage,
 }
 
-/// One call of a model.
-struct Asking<'a> {
+/// One model call that drafts.
+struct DraftCall<'a> {
     step: &'a StepContext<'a>,
     handoff: &'a Handoff,
     model: &'a Arc<dyn ChatModel>,
 }
 
-impl Asking<'_> {
-    /// Asks, once. The record of the call is in `update` whatever came of it.
-    async fn attempt(&self, input: Input, update: &mut Update) -> Result<Attempt, Failure> {
+impl DraftCall<'_> {
+    /// Calls the model once. The usage and the `model_called` event are added to `update`, also when the call failed;
+    /// a stopped call adds nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the prompt cannot be rendered or the event cannot be serialized.
+    async fn run_attempt(
+        &self,
+        input: DraftCallInput,
+        update: &mut GraphUpdate,
+    ) -> Result<DraftAttempt, StepFailure> {
         let name = self.model.name().to_string();
         self.step.frames.send(Frame::Progress { what: format!("draft with {name}"), done: 0, total: None });
-        let trace = Trace::of(self.handoff, input.prompt.feedback.as_deref());
-        let begun = Instant::now();
+        let span = DraftSpan::for_draft(self.handoff, input.prompt.feedback.as_deref());
+        let started = Instant::now();
         let drafted =
-            draft::draft(self.model, &input.prompt, self.step.cancel).instrument(trace.span()).await;
-        let took = begun.elapsed();
+            draft::request_draft(self.model, &input.prompt, self.step.cancel).instrument(span.span()).await;
+        let duration = started.elapsed();
         let (drafted, problem) = match drafted {
             Ok(drafted) => (Some(drafted), None),
-            Err(DraftError::Stopped) => return Ok(Attempt::Stopped),
+            Err(DraftError::Stopped) => return Ok(DraftAttempt::Stopped),
             Err(error @ (DraftError::Prompt(_) | DraftError::Record(_))) => {
-                return Err(Failure::new(FailureKind::Internal, error.to_string()));
+                return Err(StepFailure::new(FailureKind::Internal, error.to_string()));
             }
             Err(error @ (DraftError::Model(_) | DraftError::Unusable(_))) => (None, Some(error.to_string())),
         };
         let usage = drafted.as_ref().and_then(|drafted| drafted.answer.usage).unwrap_or_default();
         update.usage = usage;
         let called = ModelCalled {
-            purpose: CallPurpose::HandoffSummary,
+            purpose: ModelCallPurpose::HandoffSummary,
             handoff_id: Some(self.handoff.handoff_id),
             model: Some(name.clone()),
             usage: Some(usage),
             prompt_sha256: Some(draft::prompt_sha256().to_owned()),
             problem: problem.clone(),
-            trace: Some(trace.noted()?),
+            trace: Some(span.to_draft_trace()?),
         };
-        update.events.push(NewEvent::of(&called, Timestamp::now())?.that_took(took)?);
+        update.events.push(NewEvent::from_body(&called, Timestamp::now())?.with_duration(duration)?);
         let coverage = input.coverage;
         Ok(match (drafted, problem) {
-            (Some(Drafted { title, tldr, body, .. }), _) => {
-                Attempt::Drafted(Box::new(Draft { title, tldr, body, model: name, usage, coverage }))
+            (Some(ModelDraft { title, tldr, body, .. }), _) => {
+                DraftAttempt::Drafted(Box::new(SummaryDraft {
+                    title,
+                    tldr,
+                    body,
+                    model: name,
+                    usage,
+                    coverage,
+                }))
             }
-            (None, problem) => Attempt::Failed(problem.unwrap_or_default()),
+            (None, problem) => DraftAttempt::Failed(problem.unwrap_or_default()),
         })
     }
 }
 
-/// Tells at once why a model's draft is missing, and returns the line.
-fn told_failure(step: &StepContext<'_>, cause: &str) -> String {
+/// Sends the failure of a draft to the subscribers of the run, and returns the line that is stored with the proposal.
+fn report_failure(step: &StepContext<'_>, cause: &str) -> String {
     let problem = format!("summarization failed: {cause}");
     step.frames.send(Frame::AttemptFailed { text: problem.clone() });
     problem
 }
 
-/// Looks at the files that a summary for a goal names; one that cannot be looked at is left out.
-async fn look_at_files(metadata: &Metadata, summary: &mut HandoffSummary) {
+/// Adds the state of the files that the summary names, if the handoff has a goal and a workspace. A file that cannot be
+/// inspected is left out.
+async fn check_referenced_files(metadata: &HandoffMetadata, summary: &mut HandoffSummary) {
     let (Some(_), Some(workspace)) = (&metadata.options.goal, metadata.options.workspace.clone()) else {
         return;
     };
-    let named = summary.clone();
-    let looked = tokio::task::spawn_blocking(move || referenced_files(&named, &workspace)).await;
-    summary.carry_over.referenced_files = looked.unwrap_or_default();
+    let copy = summary.clone();
+    let files = tokio::task::spawn_blocking(move || referenced_files(&copy, &workspace)).await;
+    summary.carry_over.referenced_files = files.unwrap_or_default();
 }
 
-fn assemble(work: &DraftWork, step: &StepContext<'_>, draft: Draft, known: &Known) -> HandoffSummary {
-    let handoff = &work.handoff;
+/// Returns the summary of a draft: the draft's text with the identity of the handoff, the coverage and the facts that are
+/// carried over.
+fn assemble_summary(
+    pending: &PendingDraft,
+    step: &StepContext<'_>,
+    draft: SummaryDraft,
+    scan: &WindowScan,
+) -> HandoffSummary {
+    let handoff = &pending.handoff;
     HandoffSummary {
         schema_version: SCHEMA_VERSION,
         handoff_id: handoff.handoff_id,
@@ -336,46 +402,53 @@ fn assemble(work: &DraftWork, step: &StepContext<'_>, draft: Draft, known: &Know
         model_run_id: Some(step.run_id),
         tokens_used: draft.usage.total_tokens(),
         iteration: handoff.iteration,
-        created_at: work.in_progress.metadata.created_at,
+        created_at: pending.in_progress.metadata.created_at,
         coverage: draft.coverage,
-        carry_over: known.carry_over(),
+        carry_over: scan.carry_over(),
     }
 }
 
-/// A proposal that is to be drafted.
-struct DraftWork {
-    /// The state before the draft.
+/// A draft that is due.
+struct PendingDraft {
+    /// The graph state before the draft.
     state: HandoffState,
+    /// The handoff to draft.
     in_progress: HandoffInProgress,
-    /// What the draft is to follow, when there was one before.
+    /// The reason for another draft; `None` for the first one.
     revision: Option<Revision>,
+    /// The handoff's row.
     handoff: Handoff,
 }
 
-impl DraftWork {
-    /// Returns what is to be drafted; nothing when the proposal is there already.
-    async fn read(step: &StepContext<'_>) -> Result<Option<Self>, Failure> {
-        let lost = || Failure::new(FailureKind::Internal, "find the handoff that is to be drafted");
-        let state = HandoffState::read(step.channels)?.ok_or_else(lost)?;
+impl PendingDraft {
+    /// Returns the draft that is due; `None` when its proposal is stored already, for example because the step is repeated
+    /// after a crash.
+    ///
+    /// # Errors
+    ///
+    /// When the state or the row is missing or cannot be read.
+    async fn read(step: &StepContext<'_>) -> Result<Option<Self>, StepFailure> {
+        let missing = || StepFailure::new(FailureKind::Internal, "find the handoff that is to be drafted");
+        let state = HandoffState::read(step.channels)?.ok_or_else(missing)?;
         if matches!(state, HandoffState::AwaitingDecision { .. }) {
             return Ok(None);
         }
-        let in_progress = state.in_progress().ok_or_else(lost)?.clone();
-        let handoff = step.store.handoff(in_progress.metadata.handoff_id).await?.ok_or_else(lost)?;
+        let in_progress = state.in_progress().ok_or_else(missing)?.clone();
+        let handoff = step.store.handoff(in_progress.metadata.handoff_id).await?.ok_or_else(missing)?;
         let revision = state.revision().cloned();
         Ok(Some(Self { state, in_progress, revision, handoff }))
     }
 
-    /// The step's result: the proposal, its status and its event, durable together.
-    fn propose(
+    /// Returns the result of the step: the proposal, the handoff's new status and the event, which are committed together.
+    fn propose_summary(
         self,
         step: &StepContext<'_>,
         summary_json: HandoffSummary,
         problem: Option<String>,
-        mut update: Update,
-    ) -> Result<Update, Failure> {
+        mut update: GraphUpdate,
+    ) -> Result<GraphUpdate, StepFailure> {
         let now = Timestamp::now();
-        let summary_md = render::render(&summary_json);
+        let summary_md = render::render_summary(&summary_json);
         let proposal = Proposal {
             handoff_id: self.handoff.handoff_id,
             iteration: self.handoff.iteration,
@@ -385,61 +458,67 @@ impl DraftWork {
             feedback: self.revision.as_ref().and_then(Revision::feedback).map(str::to_owned),
             created_at: now,
         };
-        let named = ProposalRef::of(&proposal);
+        let proposal_ref = ProposalRef::from_proposal(&proposal);
         let proposed = HandoffProposed {
             handoff_id: proposal.handoff_id,
             iteration: proposal.iteration,
             summary_sha256: proposal.summary_sha256.clone(),
         };
-        update.events.push(NewEvent::of(&proposed, now)?);
+        update.events.push(NewEvent::from_body(&proposed, now)?);
         update.writes.push(Write::PutProposal(proposal));
         let patch = HandoffPatch { run_id: Some(step.run_id), ..HandoffPatch::default() };
-        update.writes.push(moved(&self.handoff, Step::Propose, patch, now)?);
-        let state = self.state.next(HandoffInput::Propose { proposal: named, problem })?;
-        update.channels.extend(changed(state.channels(), step.channels));
+        update.writes.push(transition_write(&self.handoff, HandoffAction::Propose, patch, now)?);
+        let state = self.state.transition(HandoffInput::Propose { proposal: proposal_ref, problem })?;
+        update.channels.extend(changed_channels(state.channels(), step.channels));
         Ok(update)
     }
 
-    /// A draft that a person stopped: the last good proposal waits again, and without one nothing of the handoff stays but
-    /// what the journal tells of it.
-    fn stopped(self, step: &StepContext<'_>, mut update: Update) -> Result<Update, Failure> {
+    /// Returns the result of a draft that the person stopped. If an earlier proposal exists, it awaits a decision again.
+    /// Otherwise the handoff's row is deleted, and only the events in the journal remain.
+    fn stop_draft(self, step: &StepContext<'_>, mut update: GraphUpdate) -> Result<GraphUpdate, StepFailure> {
         if self.revision.is_some() {
             return self.keep_proposal(step, update, None);
         }
         let now = Timestamp::now();
         let reason = "the draft was stopped".to_owned();
         let failed = HandoffFailed { handoff_id: self.handoff.handoff_id, reason };
-        update.events.push(NewEvent::of(&failed, now)?);
-        update.writes.push(Write::ForgetHandoff { handoff_id: self.handoff.handoff_id });
-        update.channels.extend(changed(cleared(), step.channels));
-        if let Some(asker) = ASKER_CHANNEL.get(step.channels)? {
-            update.merge(tool::answered(&asker, ToolStatus::Error, tool::STOPPED.to_owned(), now)?);
+        update.events.push(NewEvent::from_body(&failed, now)?);
+        update.writes.push(Write::DeleteHandoff { handoff_id: self.handoff.handoff_id });
+        update.channels.extend(changed_channels(cleared_channels(), step.channels));
+        if let Some(waiting_call) = WAITING_CALL_CHANNEL.get(step.channels)? {
+            update.merge(tool::call_result_update(
+                &waiting_call,
+                ToolStatus::Error,
+                tool::STOPPED_TEXT.to_owned(),
+                now,
+            )?);
         }
         Ok(update)
     }
 
-    /// Another draft that was stopped or gave nothing usable: the last good proposal waits again, and why is told.
+    /// Returns the result of another draft that was stopped or failed: the last good proposal awaits a decision again, and
+    /// `problem` is shown with it.
     fn keep_proposal(
         self,
         step: &StepContext<'_>,
-        mut update: Update,
+        mut update: GraphUpdate,
         problem: Option<String>,
-    ) -> Result<Update, Failure> {
+    ) -> Result<GraphUpdate, StepFailure> {
         let iteration = Some(self.handoff.iteration.saturating_sub(1));
         let patch = HandoffPatch { iteration, ..HandoffPatch::default() };
-        update.writes.push(moved(&self.handoff, Step::Propose, patch, Timestamp::now())?);
-        let state = self.state.next(HandoffInput::KeepProposal { problem })?;
-        update.channels.extend(changed(state.channels(), step.channels));
+        update.writes.push(transition_write(&self.handoff, HandoffAction::Propose, patch, Timestamp::now())?);
+        let state = self.state.transition(HandoffInput::KeepProposal { problem })?;
+        update.channels.extend(changed_channels(state.channels(), step.channels));
         Ok(update)
     }
 
-    /// Returns all feedback that was given on the drafts of the handoff.
-    fn feedback_given(&self) -> Vec<&str> {
+    /// Returns all feedback that the person gave on the drafts of the handoff, oldest first.
+    fn all_feedback(&self) -> Vec<&str> {
         let earlier = self.in_progress.refinements.iter().map(|refinement| refinement.feedback.as_str());
         earlier.chain(self.revision.as_ref().and_then(Revision::feedback)).collect()
     }
 
-    /// Returns the feedback of earlier refinements, one a line.
+    /// Returns the feedback of earlier refinements, one Markdown bullet for each; `None` when there is none.
     fn earlier_feedback(&self) -> Option<String> {
         let line =
             |feedback: &str| format!("- {}", feedback.split_whitespace().collect::<Vec<_>>().join(" "));

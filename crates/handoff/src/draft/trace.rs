@@ -1,5 +1,6 @@
-//! What is traced of one draft (contract §10): the span's name, its metadata and its tags. Sending traces anywhere is
-//! not done here; the journal keeps them with the record of the call.
+//! The trace span of one draft (contract §10): its name, metadata and tags.
+//!
+//! The journal stores them with the event about the model call. Exporting traces is done in the crate `telemetry`.
 
 use facts::redact;
 use protocol::event::body::DraftTrace;
@@ -7,37 +8,48 @@ use protocol::{AssistantId, Handoff, HandoffId, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Characters of the feedback that a trace shows.
+/// The maximum length of the feedback preview in a span, in characters.
 const FEEDBACK_PREVIEW_CHARS: usize = 100;
 
-/// The trace of one draft.
+/// The name, metadata and tags of the span of one draft.
 #[derive(Debug, Serialize)]
-pub(crate) struct Trace {
+pub(crate) struct DraftSpan {
+    /// `generate_handoff_summary_iter_{n}`.
     name: String,
-    metadata: Metadata,
+    /// The attributes of the span.
+    metadata: DraftSpanMetadata,
+    /// `handoff-summary`, `iteration-{n}`, and `initial` or `refinement`.
     tags: [String; 3],
 }
 
+/// The attributes of the span, under the names that contract §10 gives them.
 #[derive(Debug, Serialize)]
-struct Metadata {
+struct DraftSpanMetadata {
+    /// The iteration of the draft, from 0.
     handoff_iteration: u32,
+    /// Whether the draft follows a person's feedback.
     has_feedback: bool,
+    /// The first [`FEEDBACK_PREVIEW_CHARS`] characters of the feedback, redacted.
     feedback_preview: String,
+    /// `initial` or `refinement`.
     summary_type: &'static str,
+    /// The thread that is handed off.
     parent_thread_id: ThreadId,
+    /// The assistant of both threads.
     assistant_id: AssistantId,
+    /// The handoff.
     handoff_id: HandoffId,
 }
 
-impl Trace {
-    /// Returns the trace of the draft that `handoff` stands at.
-    pub(crate) fn of(handoff: &Handoff, feedback: Option<&str>) -> Self {
+impl DraftSpan {
+    /// Returns the span for the draft of the present iteration of `handoff`.
+    pub(crate) fn for_draft(handoff: &Handoff, feedback: Option<&str>) -> Self {
         let iteration = handoff.iteration;
         let summary_type = if feedback.is_some() { "refinement" } else { "initial" };
         let preview = redact(feedback.unwrap_or_default());
         Self {
             name: format!("generate_handoff_summary_iter_{iteration}"),
-            metadata: Metadata {
+            metadata: DraftSpanMetadata {
                 handoff_iteration: iteration,
                 has_feedback: feedback.is_some(),
                 feedback_preview: preview.chars().take(FEEDBACK_PREVIEW_CHARS).collect(),
@@ -50,8 +62,12 @@ impl Trace {
         }
     }
 
-    /// Returns it as it is stored.
-    pub(crate) fn noted(&self) -> serde_json::Result<DraftTrace> {
+    /// Returns the span in the form that the journal stores.
+    ///
+    /// # Errors
+    ///
+    /// When the metadata cannot be serialized.
+    pub(crate) fn to_draft_trace(&self) -> serde_json::Result<DraftTrace> {
         let metadata = match serde_json::to_value(&self.metadata)? {
             Value::Object(metadata) => metadata,
             other => Map::from_iter([("metadata".to_owned(), other)]),
@@ -59,9 +75,9 @@ impl Trace {
         Ok(DraftTrace { name: self.name.clone(), metadata, tags: self.tags.to_vec() })
     }
 
-    /// Returns the span the model is called in.
+    /// Returns the `tracing` span in which the model is called.
     pub(crate) fn span(&self) -> tracing::Span {
-        let Metadata {
+        let DraftSpanMetadata {
             handoff_iteration,
             has_feedback,
             feedback_preview,
@@ -109,7 +125,7 @@ mod tests {
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,
         };
-        serde_json::to_value(Trace::of(&handoff, feedback)).unwrap()
+        serde_json::to_value(DraftSpan::for_draft(&handoff, feedback)).unwrap()
     }
 
     #[test]

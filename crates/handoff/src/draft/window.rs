@@ -1,150 +1,181 @@
-//! The part of a thread a handoff covers, read in pages: whatever its length, no more than a page is held. What is made
-//! of the events is decided elsewhere.
+//! The part of a thread that a handoff covers, read from the journal page by page.
+//!
+//! At most one page of events is in memory, however long the thread is. An [`EventVisitor`] processes the events.
 
 use journal::{EventQuery, HandoffFilter, PAGE_ROWS_MAX, Store};
 use protocol::{Category, Event, EventId, HandoffSummary, Seq, ThreadId};
-use runtime::{Failure, Frame, Frames, StepContext};
+use runtime::{Frame, FrameSender, StepContext, StepFailure};
 
-use facts::{Item, What};
+use facts::{TranscriptItem, TranscriptItemKind};
 
-pub(crate) mod folds;
+pub(crate) mod scan_cache;
 
-/// Events read at a time: enough that asking costs little, few enough that long ones fit.
-const FOLD_PAGE_ROWS: usize = 250;
-/// Messages from the beginning among which the first request is looked for.
-const FIRST_REQUEST_WITHIN: usize = 200;
+/// The number of events in a page. It is large enough to make the cost of a query small, and small enough that a page of
+/// long events fits in memory.
+const WINDOW_PAGE_ROWS: usize = 250;
+/// The number of messages from the beginning of the thread that are searched for the person's first request.
+const FIRST_REQUEST_ROWS_MAX: usize = 200;
 
-/// A thread that is read, and where it is told how far.
+/// A thread to read, and the sender of progress frames.
 #[derive(Clone, Copy)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct ThreadSource<'a> {
+    /// The store that holds the thread.
     pub(crate) store: &'a dyn Store,
+    /// The thread to read.
     pub(crate) thread_id: ThreadId,
-    /// Where progress goes.
-    pub(crate) frames: &'a Frames,
+    /// The sender that gets a progress frame after each page but the last.
+    pub(crate) frames: &'a FrameSender,
 }
 
-impl<'a> Reading<'a> {
-    /// Returns the thread of a step.
-    pub(crate) fn of(step: &'a StepContext<'_>) -> Self {
+impl<'a> ThreadSource<'a> {
+    /// Returns the thread that the step belongs to.
+    pub(crate) fn from_step(step: &'a StepContext<'_>) -> Self {
         Self { store: &**step.store, thread_id: step.thread_id, frames: step.frames }
     }
 }
 
-/// A part of a thread, from one event to the newest.
+/// A suffix of a thread: the events after one position, up to the newest.
 #[derive(Debug, Default)]
-pub(crate) struct Window {
-    /// The last event before it.
+pub(crate) struct HandoffWindow {
+    /// The seq of the last event before the window; 0 when the window is the whole thread.
     after: Seq,
-    /// The person's first message when it lies before the window: what the work is for is always covered.
-    goal: Option<Event>,
-    /// Messages before that one.
-    before_goal: u64,
-    /// The other messages before the window.
-    left_out: u64,
-    /// The summary the thread began with, when it was handed over itself: its journal does not hold it.
-    inherited: Option<Item>,
+    /// The person's first message, if it lies before the window. It is always covered, because it says what the work is
+    /// for.
+    first_request: Option<Event>,
+    /// The number of messages before `first_request`.
+    messages_before_first_request: u64,
+    /// The number of other messages before the window.
+    skipped_messages: u64,
+    /// The summary that the thread began with, if it is itself the child of a handoff. Its journal does not contain it.
+    inherited_summary: Option<TranscriptItem>,
 }
 
-/// Takes what is read.
-pub(crate) trait Reader: Send {
-    /// Takes the next event.
-    fn see(&mut self, item: &Item);
+/// A consumer of the events of a window.
+pub(crate) trait EventVisitor: Send {
+    /// Processes the next event.
+    fn visit(&mut self, item: &TranscriptItem);
 
-    /// Takes that the events up to `last` which were not given are left out, and how many of them are messages.
-    fn left_out(&mut self, last: Seq, messages: u64);
+    /// Records that the events up to `last` that were not visited are not covered, and that `messages` of them are
+    /// messages.
+    fn skip_to(&mut self, last: Seq, messages: u64);
 
-    /// Returns whether nothing more needs to be read.
+    /// Returns whether the visitor needs no more events. Reading stops after the current page then.
     fn is_done(&self) -> bool;
 }
 
-/// The newest event of the conversation that was read. What Segue noted of runs and handoffs after it is no part of
-/// what a summary covers.
-pub(crate) type End = (Seq, EventId);
+/// The position of the newest conversation event that was read. Events that Segue itself appended after it, about runs and
+/// handoffs, do not belong to the covered range.
+///
+/// The event's id is part of it, so that a scan notices when a rewind has replaced the event of that seq.
+pub(crate) type ConversationEnd = (Seq, EventId);
 
-impl Window {
-    /// Returns the newest `messages` messages of the thread, or all of it.
-    pub(crate) async fn of(thread: Reading<'_>, messages: Option<u64>) -> Result<Self, Failure> {
-        let inherited = inherited(thread).await?;
-        let Some(mut wanted) = messages else { return Ok(Self { inherited, ..Self::default() }) };
+impl HandoffWindow {
+    /// Returns the window of the newest `messages` messages of the thread, or of the whole thread for `None`.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub(crate) async fn open(thread: ThreadSource<'_>, messages: Option<u64>) -> Result<Self, StepFailure> {
+        let inherited = inherited_summary(thread).await?;
+        let Some(mut remaining) = messages else {
+            return Ok(Self { inherited_summary: inherited, ..Self::default() });
+        };
         let mut before = None;
-        while wanted > 0 && before != Some(1) {
-            let limit = usize::try_from(wanted).unwrap_or(PAGE_ROWS_MAX).min(FOLD_PAGE_ROWS);
+        while remaining > 0 && before != Some(1) {
+            let limit = usize::try_from(remaining).unwrap_or(PAGE_ROWS_MAX).min(WINDOW_PAGE_ROWS);
             let query =
                 EventQuery { before, categories: vec![Category::Message], limit, ..EventQuery::default() };
             let page = thread.store.events(thread.thread_id, query).await?;
             let Some(first) = page.first() else { break };
             before = Some(first.seq);
-            wanted -= page.len() as u64;
+            remaining -= page.len() as u64;
         }
         let after = before.unwrap_or(1).saturating_sub(1);
         if after == 0 {
-            return Ok(Self { inherited, ..Self::default() });
+            return Ok(Self { inherited_summary: inherited, ..Self::default() });
         }
-        let goal = first_request(thread).await?.filter(|event| event.seq <= after);
+        let first_request = first_request(thread).await?.filter(|event| event.seq <= after);
         let messages_after = |seq| thread.store.messages_after(thread.thread_id, seq);
         let (all, inside) = tokio::try_join!(messages_after(0), messages_after(after))?;
         let before = all.saturating_sub(inside);
-        let (before_goal, left_out) = match &goal {
-            Some(goal) => {
-                let left_out = messages_after(goal.seq).await?.saturating_sub(inside);
-                (before.saturating_sub(left_out + 1), left_out)
+        let (before_first, skipped) = match &first_request {
+            Some(first_request) => {
+                let skipped = messages_after(first_request.seq).await?.saturating_sub(inside);
+                (before.saturating_sub(skipped + 1), skipped)
             }
             None => (0, before),
         };
-        Ok(Self { after, goal, before_goal, left_out, inherited })
+        Ok(Self {
+            after,
+            first_request,
+            messages_before_first_request: before_first,
+            skipped_messages: skipped,
+            inherited_summary: inherited,
+        })
     }
 
-    /// Gives every event of the window to `reader`, in order, and returns where the conversation ends; `None` when
-    /// nothing was said.
-    pub(crate) async fn each(
+    /// Passes every event of the window to `visitor`, in order, and returns the end of the conversation; `None` when the
+    /// window has no conversation event. Progress frames carry the label `what`.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub(crate) async fn visit_events(
         &self,
-        thread: Reading<'_>,
+        thread: ThreadSource<'_>,
         what: &str,
-        reader: &mut impl Reader,
-    ) -> Result<Option<End>, Failure> {
-        if let Some(summary) = &self.inherited {
-            reader.see(summary);
+        visitor: &mut impl EventVisitor,
+    ) -> Result<Option<ConversationEnd>, StepFailure> {
+        if let Some(summary) = &self.inherited_summary {
+            visitor.visit(summary);
         }
-        if let Some(goal) = &self.goal {
-            reader.left_out(goal.seq - 1, self.before_goal);
-            reader.see(&Item::from_event(goal));
+        if let Some(first_request) = &self.first_request {
+            visitor.skip_to(first_request.seq - 1, self.messages_before_first_request);
+            visitor.visit(&TranscriptItem::from_event(first_request));
         }
-        reader.left_out(self.after, self.left_out);
-        let mut page = Page::after(self.after, what);
-        // The first and the last position count even where nothing was said.
-        let mut unsaid: Vec<Item> = Vec::new();
+        visitor.skip_to(self.after, self.skipped_messages);
+        let mut pager = ThreadPager::starting_after(self.after, what);
+        // Of the events before the conversation, only the first and the last are passed on: their positions complete the
+        // covered range, also in a window without a conversation. Later events outside it are gaps in that range.
+        let mut pending: Vec<TranscriptItem> = Vec::new();
         let mut end = None;
-        while let Some(events) = page.next(thread).await? {
+        while let Some(events) = pager.next_page(thread).await? {
             for event in &events {
-                let item = Item::from_event(event);
-                if is_said(&item) {
-                    unsaid.drain(..).for_each(|item| reader.see(&item));
-                    reader.see(&item);
+                let item = TranscriptItem::from_event(event);
+                if is_conversation(&item) {
+                    pending.drain(..).for_each(|item| visitor.visit(&item));
+                    visitor.visit(&item);
                     end = Some((event.seq, event.event_id));
                 } else if end.is_none() {
-                    unsaid.truncate(1);
-                    unsaid.push(item);
+                    pending.truncate(1);
+                    pending.push(item);
                 }
             }
-            if reader.is_done() {
+            if visitor.is_done() {
                 break;
             }
         }
-        unsaid.iter().for_each(|item| reader.see(item));
+        pending.iter().for_each(|item| visitor.visit(item));
         Ok(end)
     }
 }
 
-/// Gives every event after `end` to `reader` and returns the new end; `None` when the thread does not have the old one
-/// any more, and nothing was given.
-pub(crate) async fn follow(
-    thread: Reading<'_>,
-    end: End,
-    reader: &mut impl Reader,
-) -> Result<Option<End>, Failure> {
-    let mut page = Page::after(end.0 - 1, "read the thread");
+/// Passes every conversation event after `end` to `visitor` and returns the new end of the conversation.
+///
+/// Returns `None`, without having passed on an event, when the event at `end` does not exist any more because the thread
+/// was rewound.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
+pub(crate) async fn visit_new_events(
+    thread: ThreadSource<'_>,
+    end: ConversationEnd,
+    visitor: &mut impl EventVisitor,
+) -> Result<Option<ConversationEnd>, StepFailure> {
+    let mut pager = ThreadPager::starting_after(end.0 - 1, "read the thread");
     let mut newest = None;
-    while let Some(events) = page.next(thread).await? {
+    while let Some(events) = pager.next_page(thread).await? {
         let mut events = events.iter();
         if newest.is_none() {
             newest = events.next().map(|event| (event.seq, event.event_id)).filter(|first| *first == end);
@@ -153,9 +184,9 @@ pub(crate) async fn follow(
             }
         }
         for event in events {
-            let item = Item::from_event(event);
-            if is_said(&item) {
-                reader.see(&item);
+            let item = TranscriptItem::from_event(event);
+            if is_conversation(&item) {
+                visitor.visit(&item);
                 newest = Some((event.seq, event.event_id));
             }
         }
@@ -163,84 +194,97 @@ pub(crate) async fn follow(
     Ok(newest)
 }
 
-/// Reads a thread page by page.
-struct Page<'a> {
-    what: &'a str,
-    first: Seq,
+/// A cursor that reads a thread page by page.
+struct ThreadPager<'a> {
+    /// The label of the progress frames.
+    progress_label: &'a str,
+    /// The seq after which reading started.
+    start: Seq,
+    /// The seq after which the next page starts.
     after: Seq,
-    last: Option<Seq>,
+    /// The newest seq of the thread; it is read once, when a second page is needed.
+    last_seq: Option<Seq>,
+    /// Whether the last page was returned.
     is_last: bool,
 }
 
-impl<'a> Page<'a> {
-    fn after(after: Seq, what: &'a str) -> Self {
-        Self { what, first: after, after, last: None, is_last: false }
+impl<'a> ThreadPager<'a> {
+    /// Returns a cursor before the first event after `after`.
+    fn starting_after(after: Seq, progress_label: &'a str) -> Self {
+        Self { progress_label, start: after, after, last_seq: None, is_last: false }
     }
 
-    /// Returns the next page, and tells how far the reading is when there are several.
-    async fn next(&mut self, thread: Reading<'_>) -> Result<Option<Vec<Event>>, Failure> {
+    /// Returns the next page, or `None` at the end. Sends a progress frame after every page but the last.
+    async fn next_page(&mut self, thread: ThreadSource<'_>) -> Result<Option<Vec<Event>>, StepFailure> {
         if self.is_last {
             return Ok(None);
         }
         let events =
-            thread.store.events(thread.thread_id, EventQuery::after(self.after, FOLD_PAGE_ROWS)).await?;
-        self.is_last = events.len() < FOLD_PAGE_ROWS;
+            thread.store.events(thread.thread_id, EventQuery::after(self.after, WINDOW_PAGE_ROWS)).await?;
+        self.is_last = events.len() < WINDOW_PAGE_ROWS;
         let Some(newest) = events.last() else { return Ok(None) };
         self.after = newest.seq;
         if !self.is_last {
-            if self.last.is_none() {
-                self.last = thread.store.thread(thread.thread_id).await?.map(|thread| thread.last_seq);
+            if self.last_seq.is_none() {
+                self.last_seq = thread.store.thread(thread.thread_id).await?.map(|thread| thread.last_seq);
             }
-            let total = self.last.map(|last| last.max(self.after) - self.first);
-            let what = self.what.to_owned();
-            thread.frames.send(Frame::Progress { what, done: self.after - self.first, total });
+            let total = self.last_seq.map(|last| last.max(self.after) - self.start);
+            let what = self.progress_label.to_owned();
+            thread.frames.send(Frame::Progress { what, done: self.after - self.start, total });
         }
         Ok(Some(events))
     }
 }
 
-/// Returns whether an event belongs to the conversation.
-fn is_said(item: &Item) -> bool {
-    match item.what {
-        What::Message(_)
-        | What::Unread
-        | What::Note
-        | What::Boundary
-        | What::ImportedSummary(_)
-        | What::InheritedSummary { .. } => true,
-        What::Other => false,
+/// Returns whether an event is part of the conversation, unlike records of runs, handoffs and other operations.
+fn is_conversation(item: &TranscriptItem) -> bool {
+    match item.kind {
+        TranscriptItemKind::Message(_)
+        | TranscriptItemKind::Unreadable
+        | TranscriptItemKind::Note
+        | TranscriptItemKind::Boundary
+        | TranscriptItemKind::ImportedSummary(_)
+        | TranscriptItemKind::InheritedSummary { .. } => true,
+        TranscriptItemKind::Other => false,
     }
 }
 
-/// Returns the summary that was accepted when the thread was created, as an event before its first.
-async fn inherited(thread: Reading<'_>) -> Result<Option<Item>, Failure> {
+/// Returns the accepted summary that the thread began with, as an event with seq 0; `None` when the thread is not the
+/// child of a handoff.
+async fn inherited_summary(thread: ThreadSource<'_>) -> Result<Option<TranscriptItem>, StepFailure> {
     let filter = HandoffFilter { child_thread_id: Some(thread.thread_id), ..HandoffFilter::default() };
     let mut handoffs = thread.store.handoffs(filter).await?.into_iter();
     let Some(handoff) = handoffs.find(|handoff| handoff.accepted_sha256.is_some()) else { return Ok(None) };
     let proposals = thread.store.proposals(handoff.handoff_id).await?;
     let accepted =
         proposals.into_iter().find(|p| Some(&p.summary_sha256) == handoff.accepted_sha256.as_ref());
-    Ok(accepted.map(|proposal| Item {
+    Ok(accepted.map(|proposal| TranscriptItem {
         seq: 0,
         at: proposal.created_at,
-        what: What::InheritedSummary { proven: proven(&proposal.summary_json), text: proposal.summary_md },
-        side: false,
-        injected: false,
-        imported: false,
+        kind: TranscriptItemKind::InheritedSummary {
+            grounded: verified_text(&proposal.summary_json),
+            text: proposal.summary_md,
+        },
+        is_subagent: false,
+        is_injected: false,
+        is_imported: false,
     }))
 }
 
-/// Returns what of a summary is proven. Title and TL;DR are never checked, and of an item that names what nobody said
-/// nothing counts: a person accepted it as unverified, and the next summary must not tell it as a fact.
-fn proven(summary: &HandoffSummary) -> String {
+/// Returns the verified items of a summary, one a line.
+///
+/// Title and TL;DR are left out because they are never checked. Unverified items are left out because a person accepted
+/// them as unverified; the next summary must not present them as facts.
+fn verified_text(summary: &HandoffSummary) -> String {
     let items = summary.body.iter().filter(|item| item.verified);
     items.map(|item| item.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the person's first message, if it is near the beginning, as it is in every thread a person began.
-async fn first_request(thread: Reading<'_>) -> Result<Option<Event>, Failure> {
+/// Returns the person's first message, if it is among the first [`FIRST_REQUEST_ROWS_MAX`] messages. In a thread that a
+/// person started it always is.
+async fn first_request(thread: ThreadSource<'_>) -> Result<Option<Event>, StepFailure> {
     let query =
-        EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, FIRST_REQUEST_WITHIN) };
+        EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, FIRST_REQUEST_ROWS_MAX) };
     let page = thread.store.events(thread.thread_id, query).await?;
-    Ok(page.into_iter().find(|event| Item::from_event(event).user_text().is_some()))
+    Ok(page.into_iter().find(|event| TranscriptItem::from_event(event).user_text().is_some()))
 }

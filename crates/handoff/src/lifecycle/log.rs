@@ -1,24 +1,26 @@
-//! What is logged of a handoff, and at which level (contract §10). Every line names the handoff and its threads, the run its summary was
-//! drafted in and the tokens that took. What happened is in the journal; this is for who watches a server.
+//! The log lines about handoffs and their levels (contract §10).
+//!
+//! Every line has the ids of the handoff and of its threads, the run that drafted the summary and the tokens that drafting
+//! used. The lines are for operators of a server; the journal holds the durable record.
 
 use protocol::{Handoff, Proposal};
 
-/// The level and the words of a line.
+/// One log line: its variant decides the level and the text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Line<'a> {
-    /// The child has its summary.
+pub(crate) enum HandoffLogLine<'a> {
+    /// INFO: the handoff succeeded; the child has its summary.
     Succeeded,
-    /// There is nothing to do, or a person wants nothing done: why.
+    /// DEBUG: nothing was done, for this reason.
     Skipped(&'a str),
-    /// The block in agent.md could not be written: why.
+    /// WARN: the block in `agent.md` could not be written, for this reason.
     NotSeeded(&'a str),
-    /// The block in agent.md could not be taken out: why.
+    /// WARN: the block in `agent.md` could not be cleared, for this reason.
     NotReset(&'a str),
 }
 
-impl Line<'_> {
-    /// Logs it.
-    pub(crate) fn of(self, handoff: &Handoff, proposal: Option<&Proposal>) {
+impl HandoffLogLine<'_> {
+    /// Logs the line. `proposal` is the proposal it is about, if there is one.
+    pub(crate) fn log(self, handoff: &Handoff, proposal: Option<&Proposal>) {
         let summary = proposal.map(|proposal| &proposal.summary_json);
         let drafted_in = summary.and_then(|summary| summary.model_run_id);
         let tokens_used = summary.map(|summary| summary.tokens_used);
@@ -38,12 +40,12 @@ impl Line<'_> {
         let id = handoff.handoff_id;
         match self {
             Self::Succeeded => line!(info, "handoff {id} succeeded"),
-            Self::Skipped(why) => line!(debug, "handoff {id}: middleware skipped: {why}"),
-            Self::NotSeeded(why) => {
-                line!(warn, "handoff {id}: {why}; the child has its summary all the same")
+            Self::Skipped(reason) => line!(debug, "handoff {id}: middleware skipped: {reason}"),
+            Self::NotSeeded(reason) => {
+                line!(warn, "handoff {id}: {reason}; the child thread still gets its summary")
             }
-            Self::NotReset(why) => {
-                line!(warn, "handoff {id}: block reset failed: {why}; it is tried again after the next turn")
+            Self::NotReset(reason) => {
+                line!(warn, "handoff {id}: block reset failed: {reason}; it is retried after the next turn")
             }
         }
     }

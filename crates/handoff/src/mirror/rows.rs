@@ -1,11 +1,11 @@
-//! What waits in the outbox and what becomes of it: a row with the accepted summary or, once the handoff is gone from the
-//! journal, one that says so. Sending it is not done here.
+//! The outbox items of the mirror, and the table rows built from them: a row with the accepted summary or, once the
+//! handoff has been deleted from the journal, a deletion row.
 //!
-//! An item names a handoff and holds none of its words; what is sent is what the journal says when it is sent. So the order
-//! in which items were replaced makes no difference.
+//! An item names a handoff and contains none of its text. The row is built from the journal at the time of sending, so the
+//! order in which items were replaced makes no difference.
 
 use jiff::Timestamp;
-use journal::{EventQuery, HandoffFilter, OutboxItem, PAGE_ROWS_MAX, Store, Superseded, Write};
+use journal::{EventQuery, HandoffFilter, OutboxItem, PAGE_ROWS_MAX, Store, SupersededVisibility, Write};
 use protocol::{
     AssistantId, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Proposal, RunId,
     SCHEMA_VERSION, ThreadId,
@@ -13,78 +13,101 @@ use protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The outbox kind of what is to be mirrored.
+/// The outbox kind of the items that the mirror sends.
 pub const MIRROR_KIND: &str = "mirror_summary";
 
-const ACCEPTED: [HandoffStatus; 3] = [HandoffStatus::Accepted, HandoffStatus::Seeded, HandoffStatus::Cleaned];
+/// The statuses of a handoff that has been accepted.
+const ACCEPTED_STATUSES: [HandoffStatus; 3] =
+    [HandoffStatus::Accepted, HandoffStatus::Seeded, HandoffStatus::Cleaned];
 
-/// What an item says.
+/// The payload of an outbox item.
 #[derive(Debug, Serialize, Deserialize)]
-struct Due {
+struct MirrorOutboxPayload {
+    /// The handoff to export.
     handoff_id: HandoffId,
-    /// Whose; without it, whatever the journal says.
+    /// The assistant of the handoff. It is needed for the deletion row of a handoff that the journal no longer has.
     assistant_id: Option<AssistantId>,
-    /// When the handoff was accepted; without it, when the item was added.
+    /// The time of the acceptance; `None` falls back to the time at which the item was added.
     accepted_at: Option<Timestamp>,
 }
 
-/// A row of the mirror.
+/// A row of the mirror's table, and the fields that logs and events need.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct MirrorRow {
+    /// Column: the assistant; first part of the key.
     pub(crate) assistant_id: String,
+    /// Column: the handoff; second part of the key.
     pub(crate) handoff_id: HandoffId,
+    /// Column: the summary as JSON text, redacted.
     pub(crate) summary_json: String,
+    /// Column: the summary as Markdown, redacted.
     pub(crate) summary_md: String,
-    /// When the handoff was accepted.
+    /// Column: the time of the acceptance.
     pub(crate) created_at: Timestamp,
-    /// The run that drafted it.
+    /// The run that drafted the summary. It is not a column.
     pub(crate) model_run_id: Option<RunId>,
-    /// The thread that is told when it has arrived; `None` when it is gone.
+    /// The thread that gets an event about the delivery; `None` in a deletion row. It is not a column.
     pub(crate) parent_thread_id: Option<ThreadId>,
-    /// What the draft took.
+    /// The tokens that the draft used. It is not a column.
     pub(crate) tokens_used: u64,
 }
 
-/// Returns the write that has an accepted handoff mirrored.
-pub(crate) fn enqueue(handoff: &Handoff, accepted_at: Timestamp, now: Timestamp) -> Write {
-    let payload = json!(Due {
+/// Returns the write that adds an accepted handoff to the outbox.
+pub(crate) fn enqueue_write(handoff: &Handoff, accepted_at: Timestamp, now: Timestamp) -> Write {
+    let payload = json!(MirrorOutboxPayload {
         handoff_id: handoff.handoff_id,
         assistant_id: Some(handoff.assistant_id.clone()),
         accepted_at: Some(accepted_at),
     });
     let key = handoff.handoff_id.to_string();
-    Write::Enqueue(OutboxItem { kind: MIRROR_KIND.to_owned(), key, payload, attempts: 0, created_at: now })
+    Write::PutOutboxItem(OutboxItem {
+        kind: MIRROR_KIND.to_owned(),
+        key,
+        payload,
+        attempts: 0,
+        created_at: now,
+    })
 }
 
-/// Returns the writes that have the mirror follow the deletion of a thread: they belong into its transaction. A handoff goes
-/// with the last of its two threads; which one that is, is seen when the mirror is written.
-pub async fn follow_deletion(
+/// Returns the writes that make the mirror follow the deletion of a thread. They belong in the transaction of the deletion.
+///
+/// A handoff is deleted with the second of its two threads. The writes enqueue every accepted handoff of the thread, and
+/// the sender finds out from the journal whether the handoff still exists.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
+pub async fn deletion_writes(
     store: &dyn Store,
     thread_id: ThreadId,
     now: Timestamp,
 ) -> journal::Result<Vec<Write>> {
-    let of = |filter: HandoffFilter| HandoffFilter { statuses: ACCEPTED.to_vec(), ..filter };
-    let from = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
-    let to = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };
+    let accepted = |filter: HandoffFilter| HandoffFilter { statuses: ACCEPTED_STATUSES.to_vec(), ..filter };
+    let as_parent = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
+    let as_child = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };
     let mut writes = Vec::new();
-    for filter in [from, to] {
-        for handoff in store.handoffs(of(filter)).await? {
+    for filter in [as_parent, as_child] {
+        for handoff in store.handoffs(accepted(filter)).await? {
             let accepted_at = decided_at(store, &handoff).await?.unwrap_or(handoff.updated_at);
-            writes.push(enqueue(&handoff, accepted_at, now));
+            writes.push(enqueue_write(&handoff, accepted_at, now));
         }
     }
     Ok(writes)
 }
 
-/// Returns when the handoff was decided; `None` while it is not, and for one that nobody decided.
+/// Returns the time of the decision; `None` for a handoff that is pending, failed or expired.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
 pub async fn decided_at(store: &dyn Store, handoff: &Handoff) -> journal::Result<Option<Timestamp>> {
     match handoff.status {
         HandoffStatus::Declined | HandoffStatus::Previewed => Ok(Some(handoff.updated_at)),
         HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => {
-            // The child was made by the decision.
+            // The child thread was created in the transaction of the decision.
             match store.thread(handoff.child_thread_id).await? {
                 Some(child) => Ok(Some(child.created_at)),
-                None => accepted_by_event(store, handoff).await,
+                None => acceptance_event_time(store, handoff).await,
             }
         }
         HandoffStatus::Requested
@@ -95,18 +118,18 @@ pub async fn decided_at(store: &dyn Store, handoff: &Handoff) -> journal::Result
     }
 }
 
-/// Returns when the parent says that the handoff was accepted.
-async fn accepted_by_event(store: &dyn Store, handoff: &Handoff) -> journal::Result<Option<Timestamp>> {
+/// Returns the time of the `handoff_accepted` event in the parent thread. Reads the events page by page.
+async fn acceptance_event_time(store: &dyn Store, handoff: &Handoff) -> journal::Result<Option<Timestamp>> {
     let mut after = 0;
     loop {
         let query = EventQuery {
             types: vec![EventType::HandoffAccepted],
-            superseded: Superseded::Shown,
+            superseded: SupersededVisibility::Shown,
             ..EventQuery::after(after, PAGE_ROWS_MAX)
         };
         let events = store.events(handoff.parent_thread_id, query).await?;
-        let of = |event: &&protocol::Event| event.handoff_id() == Some(handoff.handoff_id);
-        if let Some(event) = events.iter().find(of) {
+        let is_of_handoff = |event: &&protocol::Event| event.handoff_id() == Some(handoff.handoff_id);
+        if let Some(event) = events.iter().find(is_of_handoff) {
             return Ok(Some(event.created_at));
         }
         match events.last() {
@@ -116,33 +139,38 @@ async fn accepted_by_event(store: &dyn Store, handoff: &Handoff) -> journal::Res
     }
 }
 
-/// Returns the row that an item leads to, as of now; `None` when there is nothing to be mirrored.
-pub(crate) async fn row(store: &dyn Store, item: &OutboxItem) -> journal::Result<Option<Row>> {
-    let Ok(due) = Due::deserialize(&item.payload) else { return Ok(None) };
-    let Some(handoff) = store.handoff(due.handoff_id).await? else {
-        return Ok(due
+/// Returns the row for an item, built from the present state of the journal; `None` when there is nothing to export.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
+pub(crate) async fn build_row(store: &dyn Store, item: &OutboxItem) -> journal::Result<Option<MirrorRow>> {
+    let Ok(payload) = MirrorOutboxPayload::deserialize(&item.payload) else { return Ok(None) };
+    let Some(handoff) = store.handoff(payload.handoff_id).await? else {
+        return Ok(payload
             .assistant_id
-            .map(|assistant_id| deleted(&assistant_id, due.handoff_id, item.created_at)));
+            .map(|assistant_id| deletion_row(&assistant_id, payload.handoff_id, item.created_at)));
     };
-    let proposals = store.proposals(due.handoff_id).await?;
+    let proposals = store.proposals(payload.handoff_id).await?;
     let accepted = proposals
         .into_iter()
         .find(|proposal| Some(&proposal.summary_sha256) == handoff.accepted_sha256.as_ref());
-    let accepted_at = due.accepted_at.unwrap_or(item.created_at);
-    Ok(accepted.map(|proposal| mirrored(&handoff, proposal, accepted_at)))
+    let accepted_at = payload.accepted_at.unwrap_or(item.created_at);
+    Ok(accepted.map(|proposal| summary_row(&handoff, proposal, accepted_at)))
 }
 
-fn mirrored(handoff: &Handoff, proposal: Proposal, accepted_at: Timestamp) -> Row {
+/// Returns the row of an accepted summary, redacted.
+fn summary_row(handoff: &Handoff, proposal: Proposal, accepted_at: Timestamp) -> MirrorRow {
     let child_thread_id = Some(handoff.child_thread_id);
     let summary = HandoffSummary { child_thread_id, ..proposal.summary_json };
-    // A summary is serializable: it was stored as JSON.
+    // Serializing cannot fail: the summary was read from JSON.
     let mut json = serde_json::to_value(&summary).unwrap_or_default();
-    make_shareable(&mut json);
-    Row {
+    redact_json(&mut json);
+    MirrorRow {
         assistant_id: handoff.assistant_id.as_str().to_owned(),
         handoff_id: handoff.handoff_id,
         summary_json: json.to_string(),
-        summary_md: shareable(&proposal.summary_md),
+        summary_md: redact_text(&proposal.summary_md),
         created_at: accepted_at,
         parent_thread_id: Some(handoff.parent_thread_id),
         model_run_id: summary.model_run_id,
@@ -150,12 +178,12 @@ fn mirrored(handoff: &Handoff, proposal: Proposal, accepted_at: Timestamp) -> Ro
     }
 }
 
-/// Returns the row that takes the place of a handoff's that is gone: it has no words of it.
-fn deleted(assistant_id: &AssistantId, handoff_id: HandoffId, at: Timestamp) -> Row {
+/// Returns the row that replaces the row of a deleted handoff. It contains the ids and the time of the deletion only.
+fn deletion_row(assistant_id: &AssistantId, handoff_id: HandoffId, at: Timestamp) -> MirrorRow {
     let json = json!({
         "schema_version": SCHEMA_VERSION, "handoff_id": handoff_id, "assistant_id": assistant_id, "deleted_at": at,
     });
-    Row {
+    MirrorRow {
         assistant_id: assistant_id.as_str().to_owned(),
         handoff_id,
         summary_json: json.to_string(),
@@ -167,18 +195,20 @@ fn deleted(assistant_id: &AssistantId, handoff_id: HandoffId, at: Timestamp) -> 
     }
 }
 
-fn make_shareable(value: &mut Value) {
+/// Redacts every string in a JSON value; keys, numbers and booleans stay.
+fn redact_json(value: &mut Value) {
     match value {
-        Value::String(text) => *text = shareable(text),
-        Value::Array(values) => values.iter_mut().for_each(make_shareable),
-        Value::Object(fields) => fields.values_mut().for_each(make_shareable),
+        Value::String(text) => *text = redact_text(text),
+        Value::Array(values) => values.iter_mut().for_each(redact_json),
+        Value::Object(fields) => fields.values_mut().for_each(redact_json),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Returns the text as others may read it: a draft has no secrets, but what a person put into its place may. No text or
-/// JSON of PostgreSQL holds a NUL.
-fn shareable(text: &str) -> String {
+/// Returns the text without secrets and without NUL characters.
+///
+/// A draft is redacted already, but a person's own text is not. PostgreSQL stores no NUL in `text` or `jsonb`.
+fn redact_text(text: &str) -> String {
     facts::redact(text).replace('\0', "\u{fffd}")
 }
 
@@ -187,21 +217,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m16_a_key_that_a_person_wrote_into_a_summary_does_not_leave() {
+    fn m16_a_key_that_a_person_wrote_into_a_summary_is_not_exported() {
         let mut value = json!({"title": "Use it", "body": [{"text": "the key is sk-ant-api03-abcdefghijklmnopqrstuvwx"}]});
-        make_shareable(&mut value);
+        redact_json(&mut value);
         assert!(!value.to_string().contains("abcdefghijkl"), "{value}");
         assert!(value.to_string().contains(facts::REDACTED), "{value}");
     }
 
     #[test]
-    fn ids_hashes_and_times_stay_as_they_are() {
+    fn redaction_keeps_ids_hashes_and_times() {
         let mut value = json!({
             "handoff_id": HandoffId::generate(), "created_at": "2026-11-22T10:00:00.123456789Z", "model": "openai/gpt-5",
             "carry_over": {"referenced_files": [{"path": "src/a.rs", "sha256": "ab".repeat(32)}]}, "text": "a\0b",
         });
         let before = value.to_string().replace("\\u0000", "\u{fffd}");
-        make_shareable(&mut value);
+        redact_json(&mut value);
         assert_eq!(value.to_string(), before);
     }
 }

@@ -1,75 +1,84 @@
-//! How the mirror is doing: when an attempt is made again, when it counts as degraded, and when that is told. Every process
-//! sees the same state, which is kept in the journal. Nothing is read or written here.
+//! The state of the mirror: consecutive failures, retry delays, and the transitions to and from *degraded*.
+//!
+//! The state is stored in the journal, so that all processes share it. The functions here are pure.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Attempts in a row that fail before the mirror counts as degraded.
-pub(crate) const ATTEMPTS_MAX: u32 = 3;
-/// What is waited for after the first failed attempt; it doubles, and after the last one nothing is waited for.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How long it is known that a degraded mirror fails as before, without being noted again.
-const KNOWN_FOR: SignedDuration = SignedDuration::from_secs(10);
+/// The number of consecutive failures after which the mirror is degraded.
+pub(crate) const DEGRADED_AFTER_FAILURES: u32 = 3;
+/// The delay after the first failed attempt. It doubles after the second one; after the third there is no automatic
+/// attempt.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The interval in which the same failure of a degraded mirror is not recorded again.
+const FAILURE_NOTE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 protocol::named_enum! {
-    /// Whether accepted summaries reach the mirror (`handoff_store_status`).
+    /// The status of the mirror (`handoff_store_status`).
     pub enum MirrorStatus {
-        /// There is no mirror.
+        /// No mirror is configured.
         Off = "off",
-        /// They do.
+        /// Accepted summaries reach the mirror.
         Ok = "ok",
-        /// They do not, and wait in the outbox.
+        /// Accepted summaries do not reach the mirror and wait in the outbox.
         Degraded = "degraded",
     }
 }
 
-/// What is known of the attempts so far.
+/// The record of the attempts so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct State {
-    /// Attempts in a row that failed.
+pub(crate) struct MirrorState {
+    /// The number of consecutive failed attempts.
     pub(crate) failures: u32,
-    /// When the last of them did.
+    /// The time of the last failure, if the last attempt failed.
     pub(crate) failed_at: Option<Timestamp>,
+    /// The error of the last attempt, if it failed.
     pub(crate) error: Option<String>,
-    /// What to do about it.
+    /// The advice for that error.
     pub(crate) hint: Option<String>,
-    /// When the last attempt succeeded.
+    /// The time of the last success.
     pub(crate) delivered_at: Option<Timestamp>,
-    /// What was rejected last; it may have been taken since.
-    pub(crate) rejected: Option<Rejected>,
+    /// The summary that was rejected last. It may have been sent since.
+    pub(crate) rejected: Option<RejectedSummary>,
 }
 
-/// A summary that was not taken because of what is in it, or that cannot be read.
+/// A summary whose row the database rejected because of its content, or that the journal cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rejected {
-    /// Its key in the outbox: the handoff, behind `@`, its owner and a slash where it is a user's.
+pub struct RejectedSummary {
+    /// The key of its outbox item: the handoff's id, preceded by `@OWNER/` when it belongs to a user.
     pub key: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Something that is told when it happens, and once.
+/// A change of the mirror's status. It is logged once, when it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It is degraded from here on.
+pub(crate) enum StatusChange {
+    /// The mirror has become degraded.
     Degraded,
-    /// It works again.
+    /// The mirror works again.
     Recovered,
 }
 
-impl State {
+impl MirrorState {
+    /// Returns the status that follows from the number of failures.
     pub(crate) const fn status(&self) -> MirrorStatus {
-        match self.failures >= ATTEMPTS_MAX {
+        match self.failures >= DEGRADED_AFTER_FAILURES {
             true => MirrorStatus::Degraded,
             false => MirrorStatus::Ok,
         }
     }
 
-    /// Returns the state after an attempt that failed.
-    pub(crate) fn failed(&self, error: String, hint: Option<String>, now: Timestamp) -> (Self, Option<Turn>) {
+    /// Returns the state after a failed attempt, and the change of status if there is one.
+    pub(crate) fn after_failure(
+        &self,
+        error: String,
+        hint: Option<String>,
+        now: Timestamp,
+    ) -> (Self, Option<StatusChange>) {
         let next = Self {
             failures: self.failures.saturating_add(1),
             failed_at: Some(now),
@@ -78,31 +87,33 @@ impl State {
             delivered_at: self.delivered_at,
             rejected: self.rejected.clone(),
         };
-        let turn = (self.status(), next.status());
-        (next, (turn == (MirrorStatus::Ok, MirrorStatus::Degraded)).then_some(Turn::Degraded))
+        let statuses = (self.status(), next.status());
+        (next, (statuses == (MirrorStatus::Ok, MirrorStatus::Degraded)).then_some(StatusChange::Degraded))
     }
 
-    /// Returns the state after an attempt that succeeded.
-    pub(crate) fn succeeded(&self, now: Timestamp) -> (Self, Option<Turn>) {
+    /// Returns the state after a successful attempt, and the change of status if there is one.
+    pub(crate) fn after_success(&self, now: Timestamp) -> (Self, Option<StatusChange>) {
         let (delivered_at, rejected) = (Some(now), self.rejected.clone());
         let next = Self { delivered_at, rejected, ..Self::default() };
-        (next, (self.status() == MirrorStatus::Degraded).then_some(Turn::Recovered))
+        (next, (self.status() == MirrorStatus::Degraded).then_some(StatusChange::Recovered))
     }
 
-    /// Returns whether `next`, the state after another failure, says nothing that is not known: it need not be kept, for that
-    /// would be a commit with each handoff while the mirror is away.
-    pub(crate) fn says_as_much_as(&self, next: &Self) -> bool {
-        let is_recent = |(last, now): (Timestamp, Timestamp)| now.duration_since(last) < KNOWN_FOR;
+    /// Returns whether `next`, the state after another failure, adds no information: the mirror was degraded already and
+    /// failed the same way less than [`FAILURE_NOTE_INTERVAL`] ago. Such a state is not stored, because otherwise every
+    /// handoff would cause a commit while the database is unreachable.
+    pub(crate) fn is_same_failure(&self, next: &Self) -> bool {
+        let is_recent =
+            |(last, now): (Timestamp, Timestamp)| now.duration_since(last) < FAILURE_NOTE_INTERVAL;
         self.status() == MirrorStatus::Degraded
             && self.error == next.error
             && self.failed_at.zip(next.failed_at).is_some_and(is_recent)
     }
 
-    /// Returns how long to wait before the next attempt; `None` when there is none by itself, or nothing has failed.
-    pub(crate) const fn pause(&self) -> Option<Duration> {
+    /// Returns the delay before the next automatic attempt; `None` when nothing has failed or all attempts are used up.
+    pub(crate) const fn retry_delay(&self) -> Option<Duration> {
         match self.failures {
-            1 => Some(PAUSE),
-            2 => Some(PAUSE.saturating_mul(2)),
+            1 => Some(RETRY_DELAY),
+            2 => Some(RETRY_DELAY.saturating_mul(2)),
             _ => None,
         }
     }
@@ -117,37 +128,37 @@ mod tests {
     }
 
     #[test]
-    fn g16_three_attempts_wait_one_and_two_seconds_and_nothing_after_the_last() {
-        let mut state = State::default();
-        let mut seen = Vec::new();
+    fn g16_the_delays_between_three_attempts_are_one_and_two_seconds() {
+        let mut state = MirrorState::default();
+        let mut observed = Vec::new();
         for second in 1..=5 {
-            let (next, turn) = state.failed(format!("try {second}"), None, at(second));
-            seen.push((next.pause().map(|pause| pause.as_secs()), next.status(), turn));
+            let (next, change) = state.after_failure(format!("try {second}"), None, at(second));
+            observed.push((next.retry_delay().map(|delay| delay.as_secs()), next.status(), change));
             state = next;
         }
         let (ok, degraded) = (MirrorStatus::Ok, MirrorStatus::Degraded);
         let expected = [
             (Some(1), ok, None),
             (Some(2), ok, None),
-            (None, degraded, Some(Turn::Degraded)),
+            (None, degraded, Some(StatusChange::Degraded)),
             (None, degraded, None),
             (None, degraded, None),
         ];
-        assert_eq!(seen, expected);
+        assert_eq!(observed, expected);
         assert_eq!((state.error.as_deref(), state.failed_at), (Some("try 5"), Some(at(5))));
     }
 
     #[test]
-    fn g16_of_a_degraded_mirror_the_same_failure_is_noted_once_in_ten_seconds() {
+    fn g16_the_same_failure_of_a_degraded_mirror_is_recorded_once_in_ten_seconds() {
         let check = |failures: u32, error: &str, second: i64, expected: bool| {
-            let state = State {
+            let state = MirrorState {
                 failures,
                 failed_at: Some(at(100)),
                 error: Some("gone".to_owned()),
-                ..State::default()
+                ..MirrorState::default()
             };
-            let (next, _) = state.failed(error.to_owned(), None, at(second));
-            assert_eq!(state.says_as_much_as(&next), expected, "{failures} {error} {second}");
+            let (next, _) = state.after_failure(error.to_owned(), None, at(second));
+            assert_eq!(state.is_same_failure(&next), expected, "{failures} {error} {second}");
         };
         check(3, "gone", 109, true);
         check(3, "gone", 110, false);
@@ -156,18 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn g16_one_success_ends_a_row_of_failures_and_tells_so_only_when_it_was_degraded() {
+    fn g16_one_success_resets_the_failures_and_is_a_recovery_only_if_the_mirror_was_degraded() {
         for failures in 0..5 {
-            let state = State { failures, error: Some("gone".to_owned()), ..State::default() };
-            let (next, turn) = state.succeeded(at(9));
-            assert_eq!(next, State { delivered_at: Some(at(9)), ..State::default() });
-            assert_eq!(turn, (failures >= 3).then_some(Turn::Recovered), "{failures}");
+            let state = MirrorState { failures, error: Some("gone".to_owned()), ..MirrorState::default() };
+            let (next, change) = state.after_success(at(9));
+            assert_eq!(next, MirrorState { delivered_at: Some(at(9)), ..MirrorState::default() });
+            assert_eq!(change, (failures >= 3).then_some(StatusChange::Recovered), "{failures}");
         }
     }
 
     #[test]
-    fn a_state_of_a_later_version_is_read() {
-        let read: State = serde_json::from_str(r#"{"failures":1,"later":true}"#).unwrap();
+    fn unknown_fields_of_a_later_version_are_ignored() {
+        let read: MirrorState = serde_json::from_str(r#"{"failures":1,"later":true}"#).unwrap();
         assert_eq!(read.failures, 1);
     }
 }

@@ -1,43 +1,54 @@
-//! The agent's own way to ask for a handoff: the tool `request_handoff`, and the node that gives its call a result once
-//! the person has decided. The handoff in between is the same as one a person asks for.
+//! The tool `request_handoff`, by which the agent requests a handoff, and the node that gives the tool call its result
+//! once the person has decided.
+//!
+//! Between the two, the handoff takes the same path as one requested by a person.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffFilter, Store};
 use model::ToolSpec;
 use protocol::{
-    AssistantId, Block, Handoff, HandoffId, HandoffStatus, Message, NewEvent, ThreadId, ToolMessage,
+    AssistantId, ContentBlock, Handoff, HandoffId, HandoffStatus, Message, NewEvent, ThreadId, ToolMessage,
     ToolStatus,
 };
 use runtime::{
-    AFTER_AGENT_NODE, Channels, Failure, MODEL_NODE, Node, Repeat, StepContext, Tool, ToolContext,
-    ToolOutput, Update,
+    AFTER_AGENT_NODE, Channels, GraphUpdate, MODEL_NODE, Node, RepeatSafety, StepContext, StepFailure, Tool,
+    ToolContext, ToolOutput,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::draft::summarization::SUMMARIZATION_NODE;
-use crate::request::{ASKER_CHANNEL, Asker, Options, Request, start};
+use crate::request::{
+    HandoffOptions, PreparedHandoffRequest, WAITING_CALL_CHANNEL, WaitingToolCall, handoff_run_start,
+};
 use crate::state::HandoffState;
 
-/// The tool's name.
+/// The name of the tool.
 pub const REQUEST_HANDOFF: &str = "request_handoff";
-/// The name of the node that gives the call its result.
+/// The name of the node that gives the tool call its result.
 pub const RESULT_NODE: &str = "handoff_result";
 
+/// The maximum length of the goal that the agent may pass, in characters.
 const GOAL_CHARS_MAX: usize = 2_000;
 
-/// The tool.
+/// The tool `request_handoff`.
+///
+/// A call is refused while another handoff of the thread is pending. Otherwise the graph jumps to the drafting node, and
+/// the result of the call is deferred until the person has decided.
 pub struct HandoffTool {
-    /// The assistant whose work moves on.
+    /// The assistant whose thread is handed off.
     pub assistant_id: AssistantId,
 }
 
+/// The arguments of a call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct RequestHandoffArgs {
+    /// The purpose of the child thread.
     #[serde(default)]
     goal: Option<String>,
+    /// Show the summary to the person only.
     #[serde(default)]
     preview_only: bool,
 }
@@ -66,57 +77,71 @@ impl Tool for HandoffTool {
         }
     }
 
-    fn repeat(&self) -> Repeat {
-        // Nothing is done before the step is durable.
-        Repeat::Safe
+    fn repeat_safety(&self) -> RepeatSafety {
+        // The call has no effect before its step is committed.
+        RepeatSafety::Safe
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        match self.asked(args, context).await {
-            Ok(update) => ToolOutput::later(update),
+        match self.request_handoff(args, context).await {
+            Ok(update) => ToolOutput::with_deferred_result(update),
             Err(reason) => ToolOutput::error(reason),
         }
     }
 }
 
 impl HandoffTool {
-    /// Returns what begins the handoff; the error is what the model is told.
-    async fn asked(&self, args: &Value, context: &ToolContext) -> Result<Update, String> {
-        let args = Args::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
+    /// Returns the update that starts the handoff: its row and events, its channels, and the jump to the drafting node.
+    ///
+    /// # Errors
+    ///
+    /// The text of the error result that the model gets: bad arguments, a pending handoff, or a failure of the journal.
+    async fn request_handoff(&self, args: &Value, context: &ToolContext) -> Result<GraphUpdate, String> {
+        let args =
+            RequestHandoffArgs::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
         let goal = args.goal.map(|goal| goal.trim().to_owned()).filter(|goal| !goal.is_empty());
         if goal.as_ref().is_some_and(|goal| goal.chars().count() > GOAL_CHARS_MAX) {
             return Err(format!("bad arguments: the goal has more than {GOAL_CHARS_MAX} characters"));
         }
-        let pending = pending(&*context.store, context.thread_id).await;
+        let pending = find_pending_handoff(&*context.store, context.thread_id).await;
         if pending.map_err(|error| format!("failed to {error}"))?.is_some() {
-            return Err("A handoff of this thread waits for the person's decision already.".to_owned());
+            return Err("A handoff of this thread is already waiting for the person's decision.".to_owned());
         }
-        let request = Request {
+        let request = PreparedHandoffRequest {
             handoff_id: HandoffId::generate(),
             child_thread_id: ThreadId::generate(),
             parent_thread_id: context.thread_id,
             assistant_id: self.assistant_id.clone(),
             now: Timestamp::now(),
-            options: Options {
+            options: HandoffOptions {
                 goal,
                 preview_only: args.preview_only,
                 tool_call_id: Some(context.call_id.clone()),
                 workspace: Some(context.workspace.clone()),
-                ..Options::default()
+                ..HandoffOptions::default()
             },
         };
-        let asker = Asker { handoff_id: request.handoff_id, call_id: context.call_id.clone() };
-        let started = start(&request).map_err(|failure| format!("failed to {failure}"))?;
+        let waiting_call =
+            WaitingToolCall { handoff_id: request.handoff_id, call_id: context.call_id.clone() };
+        let started = handoff_run_start(&request).map_err(|failure| format!("failed to {failure}"))?;
         let mut update = started.update;
         update.channels.extend(started.channels);
-        ASKER_CHANNEL.set(&mut update.channels, &asker);
+        WAITING_CALL_CHANNEL.set(&mut update.channels, &waiting_call);
         update.jump = Some(SUMMARIZATION_NODE);
         Ok(update)
     }
 }
 
-/// Returns the handoff of the thread that is being drafted or waits for a decision.
-pub async fn pending(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Option<Handoff>> {
+/// Returns the pending handoff of the thread: the one that is being drafted or awaits a decision. A thread has at most
+/// one.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
+pub async fn find_pending_handoff(
+    store: &dyn Store,
+    thread_id: ThreadId,
+) -> journal::Result<Option<Handoff>> {
     let filter = HandoffFilter {
         parent_thread_id: Some(thread_id),
         statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
@@ -126,7 +151,7 @@ pub async fn pending(store: &dyn Store, thread_id: ThreadId) -> journal::Result<
     Ok(store.handoffs(filter).await?.into_iter().next())
 }
 
-/// Gives the tool call that asked for a handoff its result.
+/// The node that gives the tool call which requested the handoff its result. It does nothing when no call waits.
 pub struct HandoffResult;
 
 #[async_trait]
@@ -135,117 +160,140 @@ impl Node for HandoffResult {
         RESULT_NODE
     }
 
-    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let Some(asker) = ASKER_CHANNEL.get(step.channels)? else { return Ok(Update::default()) };
-        let handoff = step.store.handoff(asker.handoff_id).await?;
-        let (status, text) = told(handoff.as_ref());
-        Ok(answered(&asker, status, text, Timestamp::now())?)
+    async fn run(&self, step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+        let Some(waiting_call) = WAITING_CALL_CHANNEL.get(step.channels)? else {
+            return Ok(GraphUpdate::default());
+        };
+        let handoff = step.store.handoff(waiting_call.handoff_id).await?;
+        let (status, text) = outcome_result(handoff.as_ref());
+        Ok(call_result_update(&waiting_call, status, text, Timestamp::now())?)
     }
 }
 
-/// The edge after the result: an accepted handoff ends the turn, for the work goes on elsewhere; after anything else the
-/// agent goes on with what it was told.
-pub fn after_result(channels: &Channels) -> runtime::NextNode {
+/// Routes the graph after the result node. An accepted handoff ends the turn, because the work continues in the child
+/// thread. After any other outcome the agent continues with the result it got.
+///
+/// # Errors
+///
+/// When the handoff state in `channels` cannot be read.
+pub fn route_after_result(channels: &Channels) -> runtime::NextNode {
     let is_accepted = matches!(HandoffState::read(channels)?, Some(HandoffState::Accepted { .. }));
     Ok(Some(if is_accepted { AFTER_AGENT_NODE } else { MODEL_NODE }))
 }
 
-/// Returns whether a tool call waits for the outcome of a handoff, so that its turn goes on afterwards.
-pub fn asked_by_agent(channels: &Channels) -> bool {
-    ASKER_CHANNEL.is_set(channels)
+/// Returns whether a tool call waits for the outcome of a handoff. If so, its turn continues after the decision.
+pub fn is_requested_by_agent(channels: &Channels) -> bool {
+    WAITING_CALL_CHANNEL.is_set(channels)
 }
 
-/// Returns the result of the call that still waits, for a thread that goes on with something else.
-pub async fn left_waiting(
+/// Returns the result of the waiting call for a thread that continues with something other than a decision; `None` when
+/// no call waits.
+///
+/// # Errors
+///
+/// When the journal cannot be read or the result cannot be serialized.
+pub async fn unresolved_call_result(
     store: &dyn Store,
     channels: &Channels,
     at: Timestamp,
 ) -> journal::Result<Option<NewEvent>> {
-    let Some(asker) = Asker::left_behind(channels) else { return Ok(None) };
-    let handoff = store.handoff(asker.handoff_id).await?;
+    let Some(waiting_call) = WaitingToolCall::read_lenient(channels) else { return Ok(None) };
+    let handoff = store.handoff(waiting_call.handoff_id).await?;
     let (status, text) = match handoff.as_ref().filter(|handoff| handoff.status.is_pending()) {
-        Some(_) => (ToolStatus::Error, LEFT_WAITING.to_owned()),
-        None => told(handoff.as_ref()),
+        Some(_) => (ToolStatus::Error, UNDECIDED_TEXT.to_owned()),
+        None => outcome_result(handoff.as_ref()),
     };
-    Ok(Some(result(&asker, status, &text, at)?))
+    Ok(Some(call_result_event(&waiting_call, status, &text, at)?))
 }
 
-/// Returns the result of the call that waits for a handoff which nobody decided.
-pub(crate) fn unanswered(channels: &Channels, at: Timestamp) -> Result<Option<NewEvent>, serde_json::Error> {
-    let Some(asker) = Asker::left_behind(channels) else { return Ok(None) };
-    result(&asker, ToolStatus::Error, GIVEN_UP, at).map(Some)
+/// Returns the result of the call whose handoff has expired without a decision; `None` when no call waits.
+pub(crate) fn expired_call_result(
+    channels: &Channels,
+    at: Timestamp,
+) -> Result<Option<NewEvent>, serde_json::Error> {
+    let Some(waiting_call) = WaitingToolCall::read_lenient(channels) else { return Ok(None) };
+    call_result_event(&waiting_call, ToolStatus::Error, EXPIRED_TEXT, at).map(Some)
 }
 
-/// Returns the update that gives the call its result.
-pub(crate) fn answered(
-    asker: &Asker,
+/// Returns the update that gives the call its result and clears the channel of the waiting call.
+pub(crate) fn call_result_update(
+    waiting_call: &WaitingToolCall,
     status: ToolStatus,
     text: String,
     at: Timestamp,
-) -> Result<Update, serde_json::Error> {
-    let mut update = Update { events: vec![result(asker, status, &text, at)?], ..Update::default() };
-    ASKER_CHANNEL.clear(&mut update.channels);
+) -> Result<GraphUpdate, serde_json::Error> {
+    let mut update = GraphUpdate {
+        events: vec![call_result_event(waiting_call, status, &text, at)?],
+        ..GraphUpdate::default()
+    };
+    WAITING_CALL_CHANNEL.clear(&mut update.channels);
     Ok(update)
 }
 
-/// What a model is told of a handoff as it stands; one that is gone was stopped before there was a draft.
-fn told(handoff: Option<&Handoff>) -> (ToolStatus, String) {
-    let Some(handoff) = handoff else { return (ToolStatus::Error, STOPPED.to_owned()) };
+/// Returns the status and text of the tool result for a handoff in its present status. `None` is a handoff whose row was
+/// deleted because the person stopped its first draft.
+fn outcome_result(handoff: Option<&Handoff>) -> (ToolStatus, String) {
+    let Some(handoff) = handoff else { return (ToolStatus::Error, STOPPED_TEXT.to_owned()) };
     let note = handoff.note.as_deref().map(str::trim).filter(|note| !note.is_empty());
     match handoff.status {
         HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => {
-            (ToolStatus::Success, accepted(&handoff.child_thread_id.to_string()))
+            (ToolStatus::Success, accepted_text(&handoff.child_thread_id.to_string()))
         }
-        HandoffStatus::Declined => (ToolStatus::Error, format!("{} Go on in this thread.", declined(note))),
-        HandoffStatus::Previewed => (ToolStatus::Success, PREVIEWED.to_owned()),
-        HandoffStatus::Expired => (ToolStatus::Error, GIVEN_UP.to_owned()),
+        HandoffStatus::Declined => {
+            (ToolStatus::Error, format!("{} Continue in this thread.", declined_text(note)))
+        }
+        HandoffStatus::Previewed => (ToolStatus::Success, PREVIEWED_TEXT.to_owned()),
+        HandoffStatus::Expired => (ToolStatus::Error, EXPIRED_TEXT.to_owned()),
         HandoffStatus::Failed => {
             (ToolStatus::Error, format!("The handoff failed: {}.", note.unwrap_or("no reason is known")))
         }
         HandoffStatus::Requested | HandoffStatus::Drafting | HandoffStatus::AwaitingDecision => {
-            (ToolStatus::Error, "The handoff was not decided.".to_owned())
+            (ToolStatus::Error, "The handoff has not been decided yet.".to_owned())
         }
     }
 }
 
-/// What is said of a handoff that was accepted.
-pub(crate) fn accepted(child_thread_id: &str) -> String {
-    format!("Accepted: the work goes on in thread {child_thread_id}, which begins with the summary.")
+/// Returns the text that describes an accepted handoff, for tool results and transcripts.
+pub(crate) fn accepted_text(child_thread_id: &str) -> String {
+    format!("Accepted: the work continues in thread {child_thread_id}, which starts with the summary.")
 }
 
-/// What is said of a handoff that was declined.
-pub(crate) fn declined(why: Option<&str>) -> String {
-    let why = why.map_or_else(|| "no reason was given".to_owned(), |why| format!("\u{201c}{why}\u{201d}"));
-    format!("Declined by the person: {why}.")
+/// Returns the text that describes a declined handoff, with the person's reason if there is one.
+pub(crate) fn declined_text(reason: Option<&str>) -> String {
+    let reason =
+        reason.map_or_else(|| "no reason was given".to_owned(), |reason| format!("\u{201c}{reason}\u{201d}"));
+    format!("Declined by the person: {reason}.")
 }
 
-/// What is said of a handoff that was only shown.
-pub(crate) const PREVIEWED: &str =
+/// The text that describes a handoff whose summary was only previewed.
+pub(crate) const PREVIEWED_TEXT: &str =
     "Previewed: the person has seen what would be carried over, and nothing was changed.";
 
-/// What a model is told when the person goes on without deciding.
-const LEFT_WAITING: &str = "The person went on without deciding about the handoff. It can still be decided; do not ask for it again.";
+/// The tool result when the person sends a message instead of deciding.
+const UNDECIDED_TEXT: &str = "The person continued the thread without deciding about the handoff. \
+     It can still be decided; do not request it again.";
 
-/// What a model is told of a handoff that nobody decided.
-pub(crate) const GIVEN_UP: &str = "Given up: nobody decided about the handoff.";
+/// The text that describes a handoff that expired without a decision.
+pub(crate) const EXPIRED_TEXT: &str = "Expired: nobody decided about the handoff.";
 
-/// What a model is told of a draft that a person stopped.
-pub(crate) const STOPPED: &str =
+/// The tool result when the person stopped the first draft.
+pub(crate) const STOPPED_TEXT: &str =
     "The person stopped the draft; there is no handoff. Ask before you try again.";
 
-/// The key makes it one, however the thread goes on.
-fn result(
-    asker: &Asker,
+/// Returns the event that carries the result of the call. Its key is derived from the handoff, so a call never gets two
+/// results, whichever way its thread continues.
+fn call_result_event(
+    waiting_call: &WaitingToolCall,
     status: ToolStatus,
     text: &str,
     at: Timestamp,
 ) -> Result<NewEvent, serde_json::Error> {
     let message = Message::Tool(ToolMessage {
         id: None,
-        call_id: asker.call_id.clone(),
+        call_id: waiting_call.call_id.clone(),
         name: Some(REQUEST_HANDOFF.to_owned()),
-        content: vec![Block::text(text)],
+        content: vec![ContentBlock::text(text)],
         status,
     });
-    Ok(NewEvent::message(&message, at)?.keyed(format!("handoff_result:{}", asker.handoff_id)))
+    Ok(NewEvent::from_message(&message, at)?.with_key(format!("handoff_result:{}", waiting_call.handoff_id)))
 }

@@ -1,5 +1,7 @@
-//! The node that asks for a decision, and turns the answer into what follows. It has no side effect: the rows of an accept
-//! become durable with the answer, and what lies outside the journal is an activity performed after it.
+//! The node that asks a person for a decision about the proposal, and applies the decision.
+//!
+//! The node has no side effect. The rows that a decision changes are committed together with the decision; effects outside
+//! the journal are an activity that is performed afterwards.
 
 use std::sync::Arc;
 
@@ -13,28 +15,29 @@ use protocol::{
     Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal, ToolStatus,
 };
 use runtime::{
-    Ask, ChannelError, Channels, Failure, FailureKind, Node, Question, Rejection, StepContext, Update,
+    ChannelError, Channels, DecisionRejection, FailureKind, GraphUpdate, InterruptRequest, Node,
+    QuestionLifetime, StepContext, StepFailure,
 };
 
 use crate::accept;
-use crate::draft::summarization::Drafting;
-use crate::lifecycle::log::Line;
-use crate::lifecycle::{Step, moved};
+use crate::draft::summarization::DraftSettings;
+use crate::lifecycle::log::HandoffLogLine;
+use crate::lifecycle::{HandoffAction, transition_write};
 use crate::request::tool;
-use crate::request::{ASKER_CHANNEL, Asker};
-use crate::review::decide::{self, Edited, Outcome};
-use crate::review::payload::{Situation, payload};
-use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed};
+use crate::request::{WAITING_CALL_CHANNEL, WaitingToolCall};
+use crate::review::decide::{self, DecisionOutcome, EditedSummary};
+use crate::review::payload::{ReviewContext, review_payload};
+use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed_channels};
 
 /// The name of the node.
 pub const APPROVAL_NODE: &str = "handoff_approval";
 
-/// Asks for a decision about the stored proposal.
+/// The node that raises the interrupt about the stored proposal and applies the decision.
 #[derive(Clone)]
 pub struct HandoffApproval {
-    /// How another draft would be made.
-    pub drafting: Drafting,
-    /// How often a proposal may be refined.
+    /// The settings of drafting, from which it follows whether another draft is possible.
+    pub drafting: DraftSettings,
+    /// The maximum number of refinements of a handoff (`handoff.max_refinements`).
     pub max_refinements: u32,
 }
 
@@ -44,169 +47,181 @@ impl Node for HandoffApproval {
         APPROVAL_NODE
     }
 
-    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+    async fn run(&self, step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
         let state = match HandoffState::read(step.channels) {
-            Ok(state) => state.ok_or_else(lost)?,
-            Err(error) => return end_unreadable(&step, error).await,
+            Ok(state) => state.ok_or_else(missing_proposal_failure)?,
+            Err(error) => return end_unreadable_handoff(&step, error).await,
         };
-        let handoff_id = state.in_progress().ok_or_else(lost)?.metadata.handoff_id;
-        let handoff = step.store.handoff(handoff_id).await?.ok_or_else(lost)?;
+        let handoff_id = state.in_progress().ok_or_else(missing_proposal_failure)?.metadata.handoff_id;
+        let handoff = step.store.handoff(handoff_id).await?.ok_or_else(missing_proposal_failure)?;
         let mut proposals = step.store.proposals(handoff_id).await?;
-        proposals.extend(unwritten(&step, handoff_id));
+        proposals.extend(deferred_proposal(&step, handoff_id));
         let Some(decisions) = step.answer(APPROVAL_NODE) else {
-            let ask = self.ask(&step, &state, &proposals).await?;
-            return Ok(Update { asks: vec![ask], ..Update::default() });
+            let interrupt = self.interrupt_request(&step, &state, &proposals).await?;
+            return Ok(GraphUpdate { interrupts: vec![interrupt], ..GraphUpdate::default() });
         };
-        let current = proposals.last().ok_or_else(lost)?;
-        let left = self.remaining_refinements(&proposals);
-        let outcome = decide::single(decisions)
-            .and_then(|decision| decide::outcome(current, left, decision))
-            .map_err(|rejection| Failure::new(FailureKind::Internal, rejection.to_string()))?;
+        let current = proposals.last().ok_or_else(missing_proposal_failure)?;
+        let remaining = self.remaining_refinements(&proposals);
+        let outcome = decide::single_decision(decisions)
+            .and_then(|decision| decide::decision_outcome(current, remaining, decision))
+            .map_err(|rejection| StepFailure::new(FailureKind::Internal, rejection.to_string()))?;
         let now = Timestamp::now();
-        let review = Review { step: &step, handoff: &handoff, proposals: &proposals, current, now };
-        let mut taken = review.take(outcome).await?;
-        let state = state.next(taken.input)?;
-        taken.update.channels.extend(changed(state.channels(), step.channels));
-        if let Some(shown) = taken.shown {
-            proposals.push(shown);
-            taken.update.asks.push(self.ask(&step, &state, &proposals).await?);
+        let context = DecisionContext { step: &step, handoff: &handoff, proposals: &proposals, current, now };
+        let mut effect = context.apply_decision(outcome).await?;
+        let state = state.transition(effect.input)?;
+        effect.update.channels.extend(changed_channels(state.channels(), step.channels));
+        if let Some(next_proposal) = effect.next_proposal {
+            proposals.push(next_proposal);
+            effect.update.interrupts.push(self.interrupt_request(&step, &state, &proposals).await?);
         }
-        Ok(taken.update)
+        Ok(effect.update)
     }
 
     fn is_immediate(&self) -> bool {
         true
     }
 
-    fn question(&self) -> Question {
-        // What is said in the parent meanwhile is counted as not covered; the proposal stays as it was shown.
-        Question::OfThread
+    fn question_lifetime(&self) -> QuestionLifetime {
+        // New messages of the parent do not withdraw the question. They are counted as not covered, and the proposal stays
+        // as it was shown.
+        QuestionLifetime::Thread
     }
 
-    fn takes_unlisted(&self, decision: &Decision) -> bool {
-        // At the cap `edit` is no longer listed, which takes feedback away and leaves a person's own text.
+    fn can_accept_unlisted(&self, decision: &Decision) -> bool {
+        // At the limit of refinements, `edit` is no longer listed because feedback is not allowed. An `edit` with the
+        // person's own text is still valid.
         matches!(decision, Decision::Edit { .. })
     }
 
-    async fn check(
+    async fn validate_decisions(
         &self,
         interrupt: &Interrupt,
         decisions: &Decisions,
         store: &Arc<dyn Store>,
-    ) -> Result<(), Rejection> {
-        let proposal = decide::shown(interrupt)?;
+    ) -> Result<(), DecisionRejection> {
+        let proposal = decide::shown_proposal(interrupt)?;
         let proposals = store.proposals(proposal.handoff_id).await;
-        let proposals = proposals.map_err(|error| Rejection::Invalid(format!("failed to {error}")))?;
+        let proposals =
+            proposals.map_err(|error| DecisionRejection::Invalid(format!("failed to {error}")))?;
         let can_refine = self.can_refine(&proposal);
         let no_model = || {
-            let why =
+            let reason =
                 "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)";
-            Err(Rejection::Invalid(why.to_owned()))
+            Err(DecisionRejection::Invalid(reason.to_owned()))
         };
-        // Without a model nothing is left, which is not because it was used up.
-        let left = if can_refine { self.remaining_refinements(&proposals) } else { 1 };
-        match decide::outcome(&proposal, left, decide::single(decisions)?)? {
-            Outcome::Refine(_) if !can_refine => no_model(),
-            Outcome::Redraft(None) if self.drafting.model.is_none() => no_model(),
-            Outcome::Redraft(Some(name)) => self.drafting.named(&name).map(drop).map_err(|problem| {
-                Rejection::Invalid(format!("another draft by `{name}` cannot be made: {problem}"))
-            }),
-            Outcome::Accept
-            | Outcome::AcceptEdited(_)
-            | Outcome::Refine(_)
-            | Outcome::Revert(_)
-            | Outcome::Redraft(None)
-            | Outcome::Decline(_)
-            | Outcome::Preview => Ok(()),
+        // Without a model no refinement remains, but the error must name the missing model, not the limit.
+        let remaining = if can_refine { self.remaining_refinements(&proposals) } else { 1 };
+        match decide::decision_outcome(&proposal, remaining, decide::single_decision(decisions)?)? {
+            DecisionOutcome::Refine(_) if !can_refine => no_model(),
+            DecisionOutcome::Redraft(None) if self.drafting.model.is_none() => no_model(),
+            DecisionOutcome::Redraft(Some(name)) => {
+                self.drafting.open_named_model(&name).map(drop).map_err(|problem| {
+                    DecisionRejection::Invalid(format!("the model `{name}` cannot redraft: {problem}"))
+                })
+            }
+            DecisionOutcome::Accept
+            | DecisionOutcome::AcceptEdited(_)
+            | DecisionOutcome::Refine(_)
+            | DecisionOutcome::Revert(_)
+            | DecisionOutcome::Redraft(None)
+            | DecisionOutcome::Decline(_)
+            | DecisionOutcome::Preview => Ok(()),
         }
     }
 }
 
 impl HandoffApproval {
-    /// Returns how often the newest of `proposals` may still be refined: never without a model.
+    /// Returns how often the newest of `proposals` may still be refined; 0 when no model could do it.
     pub fn remaining_refinements(&self, proposals: &[Proposal]) -> u32 {
         match proposals.last() {
             Some(newest) if self.can_refine(newest) => {
-                self.max_refinements.saturating_sub(refinements(proposals))
+                self.max_refinements.saturating_sub(count_refinements(proposals))
             }
             Some(_) | None => 0,
         }
     }
 
-    /// A person may have had the proposal drafted by a model of their choice where none is configured.
+    /// Returns whether a model for another draft exists: the configured one, or the one that drafted `newest`, which the
+    /// person may have chosen although none is configured.
     fn can_refine(&self, newest: &Proposal) -> bool {
         self.drafting.model.is_some()
-            || matches!(self.drafting.named(&newest.summary_json.model), Ok(Some(_)))
+            || matches!(self.drafting.open_named_model(&newest.summary_json.model), Ok(Some(_)))
     }
 
-    async fn ask(
+    /// Returns the interrupt that asks for a decision about the newest of `proposals`.
+    async fn interrupt_request(
         &self,
         step: &StepContext<'_>,
         state: &HandoffState,
         proposals: &[Proposal],
-    ) -> Result<Ask, Failure> {
-        let current = proposals.last().ok_or_else(lost)?;
+    ) -> Result<InterruptRequest, StepFailure> {
+        let current = proposals.last().ok_or_else(missing_proposal_failure)?;
         let covered = current.summary_json.coverage.last_seq;
-        let metadata = &state.in_progress().ok_or_else(lost)?.metadata;
-        let situation = Situation {
+        let metadata = &state.in_progress().ok_or_else(missing_proposal_failure)?.metadata;
+        let context = ReviewContext {
             options: metadata.options.clone(),
             uncovered_messages: step.store.messages_after(metadata.parent_thread_id, covered).await?,
             remaining_refinements: self.remaining_refinements(proposals),
-            is_capped: refinements(proposals) >= self.max_refinements,
+            is_refinement_limit_reached: count_refinements(proposals) >= self.max_refinements,
             feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
             problem: state.problem().cloned(),
         };
-        Ok(Ask { key: APPROVAL_NODE.to_owned(), payload: payload(current, &situation)? })
+        Ok(InterruptRequest { key: APPROVAL_NODE.to_owned(), payload: review_payload(current, &context)? })
     }
 }
 
-/// Returns the proposals that were drafted just before, and become durable with the question about them.
-fn unwritten(step: &StepContext<'_>, handoff_id: HandoffId) -> Option<Proposal> {
-    step.unwritten.iter().find_map(|write| {
+/// Returns the proposal among the deferred writes of the drafting step, which are committed together with this step.
+fn deferred_proposal(step: &StepContext<'_>, handoff_id: HandoffId) -> Option<Proposal> {
+    step.deferred_writes.iter().find_map(|write| {
         let Write::PutProposal(proposal) = write else { return None };
         (proposal.handoff_id == handoff_id).then(|| proposal.clone())
     })
 }
 
-/// Returns how often `proposals` were refined.
-fn refinements(proposals: &[Proposal]) -> u32 {
-    let used = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
-    u32::try_from(used).unwrap_or(u32::MAX)
+/// Returns the number of refinements among `proposals`.
+fn count_refinements(proposals: &[Proposal]) -> u32 {
+    let count = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// A proposal that a person has decided about.
-struct Review<'a> {
+/// The data that applying a decision needs.
+struct DecisionContext<'a> {
+    /// The step that received the decision.
     step: &'a StepContext<'a>,
+    /// The handoff's row.
     handoff: &'a Handoff,
+    /// All proposals of the handoff, in order of iteration.
     proposals: &'a [Proposal],
-    /// The newest of them.
+    /// The newest proposal, which the decision is about.
     current: &'a Proposal,
+    /// The time of the decision.
     now: Timestamp,
 }
 
-/// What a decision changes.
-struct TakenDecision {
-    /// Everything but the state.
-    update: Update,
-    /// What it means for the state.
+/// The changes that follow from a decision.
+struct DecisionEffect {
+    /// The events, writes and activities, without the state.
+    update: GraphUpdate,
+    /// The input for the state machine.
     input: HandoffInput,
-    /// The proposal that is to be asked about next, when there is one at once.
-    shown: Option<Proposal>,
+    /// The proposal to ask about next in the same step; `None` when there is none.
+    next_proposal: Option<Proposal>,
 }
 
-impl TakenDecision {
-    const fn new(update: Update, input: HandoffInput) -> Self {
-        Self { update, input, shown: None }
+impl DecisionEffect {
+    /// Returns an effect after which no proposal is asked about in the same step.
+    const fn new(update: GraphUpdate, input: HandoffInput) -> Self {
+        Self { update, input, next_proposal: None }
     }
 }
 
-impl Review<'_> {
-    /// Returns what a checked decision changes.
-    async fn take(&self, outcome: Outcome) -> Result<TakenDecision, Failure> {
+impl DecisionContext<'_> {
+    /// Returns the effect of a validated decision.
+    async fn apply_decision(&self, outcome: DecisionOutcome) -> Result<DecisionEffect, StepFailure> {
         match outcome {
-            Outcome::Accept => self.accept(self.current).await,
-            Outcome::AcceptEdited(edited) => self.accept_edited(*edited).await,
-            Outcome::Refine(feedback) => {
+            DecisionOutcome::Accept => self.accept_proposal(self.current).await,
+            DecisionOutcome::AcceptEdited(edited) => self.accept_edited(*edited).await,
+            DecisionOutcome::Refine(feedback) => {
                 let refinement = Refinement {
                     iteration: self.current.iteration,
                     feedback,
@@ -214,33 +229,34 @@ impl Review<'_> {
                     timestamp: self.now,
                 };
                 let request = DraftRequest::Feedback { feedback: refinement.feedback.clone() };
-                self.revise(request, Revision::Refine(refinement))
+                self.revise_proposal(request, Revision::Refine(refinement))
             }
-            Outcome::Redraft(model) => {
-                self.revise(DraftRequest::Model { model: model.clone() }, Revision::Redraft { model })
+            DecisionOutcome::Redraft(model) => self
+                .revise_proposal(DraftRequest::Model { model: model.clone() }, Revision::Redraft { model }),
+            DecisionOutcome::Revert(to) => self.revert_proposal(to),
+            DecisionOutcome::Decline(message) => {
+                HandoffLogLine::Skipped("it was declined").log(self.handoff, Some(self.current));
+                let update = decline_update(self.handoff, message, self.now)?;
+                Ok(DecisionEffect::new(update, HandoffInput::Decline))
             }
-            Outcome::Revert(to) => self.revert(to),
-            Outcome::Decline(message) => {
-                Line::Skipped("it was declined").of(self.handoff, Some(self.current));
-                let update = decline(self.handoff, message, self.now)?;
-                Ok(TakenDecision::new(update, HandoffInput::Decline))
-            }
-            Outcome::Preview => {
-                Line::Skipped("it was previewed").of(self.handoff, Some(self.current));
-                let update = preview(self.handoff, self.now)?;
-                Ok(TakenDecision::new(update, HandoffInput::Preview))
+            DecisionOutcome::Preview => {
+                HandoffLogLine::Skipped("it was previewed").log(self.handoff, Some(self.current));
+                let update = preview_update(self.handoff, self.now)?;
+                Ok(DecisionEffect::new(update, HandoffInput::Preview))
             }
         }
     }
 
-    async fn accept(&self, proposal: &Proposal) -> Result<TakenDecision, Failure> {
-        let update = accept::accepted(&**self.step.store, self.handoff, proposal, self.now).await?;
+    /// Returns the effect of accepting `proposal`: part one of the acceptance.
+    async fn accept_proposal(&self, proposal: &Proposal) -> Result<DecisionEffect, StepFailure> {
+        let update = accept::accept_update(&**self.step.store, self.handoff, proposal, self.now).await?;
         let child_thread_id = self.handoff.child_thread_id;
-        Ok(TakenDecision::new(update, HandoffInput::Accept { child_thread_id }))
+        Ok(DecisionEffect::new(update, HandoffInput::Accept { child_thread_id }))
     }
 
-    /// A person's own text is stored as one more proposal, so that what is injected is always one.
-    async fn accept_edited(&self, edited: Edited) -> Result<TakenDecision, Failure> {
+    /// Returns the effect of accepting the person's own text. The text is stored as one more proposal, so that an injected
+    /// summary is always a stored proposal.
+    async fn accept_edited(&self, edited: EditedSummary) -> Result<DecisionEffect, StepFailure> {
         let mut summary_json = edited.summary_json;
         summary_json.iteration = self.current.iteration + 1;
         let proposal = Proposal {
@@ -252,111 +268,137 @@ impl Review<'_> {
             feedback: None,
             created_at: self.now,
         };
-        let mut taken = self.accept(&proposal).await?;
-        taken.update.writes.insert(0, Write::PutProposal(proposal));
-        Ok(taken)
+        let mut effect = self.accept_proposal(&proposal).await?;
+        effect.update.writes.insert(0, Write::PutProposal(proposal));
+        Ok(effect)
     }
 
-    /// Returns what shows the text of iteration `to` again.
-    fn revert(&self, to: u32) -> Result<TakenDecision, Failure> {
+    /// Returns the effect of going back to the text of iteration `to`. The text is stored as a new proposal, which is asked
+    /// about in the same step.
+    fn revert_proposal(&self, to: u32) -> Result<DecisionEffect, StepFailure> {
         let reverted = self.proposals.iter().find(|proposal| proposal.iteration == to);
-        let mut proposal = reverted.ok_or_else(lost)?.clone();
+        let mut proposal = reverted.ok_or_else(missing_proposal_failure)?.clone();
         proposal.iteration = self.current.iteration + 1;
         proposal.summary_json.iteration = proposal.iteration;
-        // Nobody was paid for it again.
+        // The text was not drafted again, so it used no tokens.
         proposal.summary_json.tokens_used = 0;
         proposal.feedback = None;
         proposal.created_at = self.now;
         let handoff_id = self.handoff.handoff_id;
         let reverted = HandoffReverted { handoff_id, iteration: proposal.iteration, reverted_to: to };
-        let events = vec![NewEvent::of(&reverted, self.now)?];
+        let events = vec![NewEvent::from_body(&reverted, self.now)?];
         let patch = HandoffPatch { iteration: Some(proposal.iteration), ..HandoffPatch::default() };
-        let moved = moved(self.handoff, Step::Revert, patch, self.now)?;
-        let writes = vec![Write::PutProposal(proposal.clone()), moved];
-        let update = Update { events, writes, ..Update::default() };
-        let input = HandoffInput::Revert(ProposalRef::of(&proposal));
-        Ok(TakenDecision { update, input, shown: Some(proposal) })
+        let transition = transition_write(self.handoff, HandoffAction::Revert, patch, self.now)?;
+        let writes = vec![Write::PutProposal(proposal.clone()), transition];
+        let update = GraphUpdate { events, writes, ..GraphUpdate::default() };
+        let input = HandoffInput::Revert(ProposalRef::from_proposal(&proposal));
+        Ok(DecisionEffect { update, input, next_proposal: Some(proposal) })
     }
 
-    /// Returns what begins another draft; `request` is what its event says of it.
-    fn revise(&self, request: DraftRequest, revision: Revision) -> Result<TakenDecision, Failure> {
+    /// Returns the effect of requesting another draft. `request` goes into the event, `revision` into the state.
+    fn revise_proposal(
+        &self,
+        request: DraftRequest,
+        revision: Revision,
+    ) -> Result<DecisionEffect, StepFailure> {
         let handoff_id = self.handoff.handoff_id;
         let refined = HandoffRefined { request, handoff_id, iteration: self.current.iteration };
         let iteration = Some(self.current.iteration + 1);
         let patch = HandoffPatch { iteration, ..HandoffPatch::default() };
-        let events = vec![NewEvent::of(&refined, self.now)?];
-        let writes = vec![moved(self.handoff, Step::Draft, patch, self.now)?];
-        let update = Update { events, writes, ..Update::default() };
-        Ok(TakenDecision::new(update, HandoffInput::Revise(revision)))
+        let events = vec![NewEvent::from_body(&refined, self.now)?];
+        let writes = vec![transition_write(self.handoff, HandoffAction::Draft, patch, self.now)?];
+        let update = GraphUpdate { events, writes, ..GraphUpdate::default() };
+        Ok(DecisionEffect::new(update, HandoffInput::Revise(revision)))
     }
 }
 
-/// Ends the handoff of a thread whose state cannot be read, if that is what the person decided; its row says which it is.
+/// Returns the update that declines or previews the handoff of a thread whose graph state cannot be read. The handoff is
+/// found by its row, so the person can always end it.
 ///
 /// # Errors
-/// After any other decision, for it would depend on what cannot be read.
-async fn end_unreadable(step: &StepContext<'_>, error: ChannelError) -> Result<Update, Failure> {
-    let decision = step.answer(APPROVAL_NODE).map(decide::single);
-    let Some(handoff) = tool::pending(&**step.store, step.thread_id).await? else { return Err(error.into()) };
+///
+/// `error` for any other decision, because its effect depends on the unreadable state.
+async fn end_unreadable_handoff(
+    step: &StepContext<'_>,
+    error: ChannelError,
+) -> Result<GraphUpdate, StepFailure> {
+    let decision = step.answer(APPROVAL_NODE).map(decide::single_decision);
+    let Some(handoff) = tool::find_pending_handoff(&**step.store, step.thread_id).await? else {
+        return Err(error.into());
+    };
     let now = Timestamp::now();
     let (mut update, state) = match decision {
         Some(Ok(Decision::Reject { message })) => {
-            (decline(&handoff, message.clone(), now)?, HandoffState::Declined)
+            (decline_update(&handoff, message.clone(), now)?, HandoffState::Declined)
         }
-        Some(Ok(Decision::Preview {})) => (preview(&handoff, now)?, HandoffState::Previewed),
+        Some(Ok(Decision::Preview {})) => (preview_update(&handoff, now)?, HandoffState::Previewed),
         Some(Ok(Decision::Approve { .. } | Decision::Edit { .. } | Decision::Respond { .. }) | Err(_))
         | None => return Err(error.into()),
     };
-    update.channels.extend(changed(state.channels(), step.channels));
+    update.channels.extend(changed_channels(state.channels(), step.channels));
     Ok(update)
 }
 
-/// Returns what ends a pending handoff of a thread with these channels, because a person put everything aside that waits
-/// there: it is declined, and a call of the agent that asked for it has its result. One that was cut off before its first
-/// proposal is given up. The question about it is the caller's to withdraw.
+/// Returns the update that ends a pending handoff because a person dismissed everything that waits in the thread.
+///
+/// A handoff that awaits a decision is declined; one that has no proposal yet expires. A tool call that waits for the
+/// handoff gets its result. `channels` is the state of the parent thread. The caller withdraws the interrupt.
 ///
 /// # Errors
-/// When the handoff is decided already.
-pub fn put_aside(
+///
+/// When the handoff is not pending.
+pub fn dismiss_handoff(
     handoff: &Handoff,
     channels: &Channels,
     message: Option<String>,
     now: Timestamp,
-) -> Result<Update, Failure> {
+) -> Result<GraphUpdate, StepFailure> {
     let mut update = if handoff.status == HandoffStatus::AwaitingDecision {
-        decline(handoff, message.clone(), now)?
+        decline_update(handoff, message.clone(), now)?
     } else {
-        let event = NewEvent::of(&HandoffExpired { handoff_id: handoff.handoff_id }, now)?;
-        ended(handoff, Step::Expire, event, message.clone())?
+        let event = NewEvent::from_body(&HandoffExpired { handoff_id: handoff.handoff_id }, now)?;
+        end_update(handoff, HandoffAction::Expire, event, message.clone())?
     };
     update.channels.extend(HandoffState::Declined.channels());
-    let asker = Asker::left_behind(channels);
-    ASKER_CHANNEL.clear(&mut update.channels);
-    if let Some(asker) = asker.filter(|asker| asker.handoff_id == handoff.handoff_id) {
-        let text = tool::declined(message.as_deref());
-        update.merge(tool::answered(&asker, ToolStatus::Error, text, now)?);
+    let waiting_call = WaitingToolCall::read_lenient(channels);
+    WAITING_CALL_CHANNEL.clear(&mut update.channels);
+    if let Some(waiting_call) = waiting_call.filter(|call| call.handoff_id == handoff.handoff_id) {
+        let text = tool::declined_text(message.as_deref());
+        update.merge(tool::call_result_update(&waiting_call, ToolStatus::Error, text, now)?);
     }
     Ok(update)
 }
 
-fn decline(handoff: &Handoff, message: Option<String>, now: Timestamp) -> Result<Update, Failure> {
+/// Returns the event and the row change of a declined handoff.
+fn decline_update(
+    handoff: &Handoff,
+    message: Option<String>,
+    now: Timestamp,
+) -> Result<GraphUpdate, StepFailure> {
     let declined = HandoffDeclined { handoff_id: handoff.handoff_id, message: message.clone() };
-    let event = NewEvent::of(&declined, now)?;
-    ended(handoff, Step::Decline, event, message)
+    let event = NewEvent::from_body(&declined, now)?;
+    end_update(handoff, HandoffAction::Decline, event, message)
 }
 
-fn preview(handoff: &Handoff, now: Timestamp) -> Result<Update, Failure> {
-    let event = NewEvent::of(&HandoffPreviewed { handoff_id: handoff.handoff_id }, now)?;
-    ended(handoff, Step::Preview, event, None)
+/// Returns the event and the row change of a handoff that was only previewed.
+fn preview_update(handoff: &Handoff, now: Timestamp) -> Result<GraphUpdate, StepFailure> {
+    let event = NewEvent::from_body(&HandoffPreviewed { handoff_id: handoff.handoff_id }, now)?;
+    end_update(handoff, HandoffAction::Preview, event, None)
 }
 
-/// Returns the event and the row of a handoff that leads nowhere.
-fn ended(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) -> Result<Update, Failure> {
+/// Returns the update that ends a handoff without a child thread: `event`, and the transition by `step` with `note`.
+fn end_update(
+    handoff: &Handoff,
+    step: HandoffAction,
+    event: NewEvent,
+    note: Option<String>,
+) -> Result<GraphUpdate, StepFailure> {
     let patch = HandoffPatch { note, ..HandoffPatch::default() };
-    let write = moved(handoff, step, patch, event.created_at)?;
-    Ok(Update { events: vec![event], writes: vec![write], ..Update::default() })
+    let write = transition_write(handoff, step, patch, event.created_at)?;
+    Ok(GraphUpdate { events: vec![event], writes: vec![write], ..GraphUpdate::default() })
 }
 
-fn lost() -> Failure {
-    Failure::new(FailureKind::Internal, "find the proposal that waits for a decision")
+/// Returns the failure for a state or row that has no proposal although one awaits a decision.
+fn missing_proposal_failure() -> StepFailure {
+    StepFailure::new(FailureKind::Internal, "find the proposal that waits for a decision")
 }

@@ -1,105 +1,120 @@
-//! What a decision about a proposal means. Pure: it reads the proposal and the decision, and changes nothing.
+//! The interpretation of a decision about a proposal (contract §6). All functions are pure: they read the proposal and the
+//! decision, and return an outcome or a rejection.
 
 use protocol::{Decision, HandoffSummary, Interrupt, Proposal};
-use runtime::Rejection;
+use runtime::DecisionRejection;
 use serde_json::{Map, Value};
 
 use crate::limits::{FEEDBACK_BYTES_MAX, ITERATIONS_MAX};
 use crate::review::edit;
-use crate::review::payload::{ACTION_ALIAS, ACTION_NAME, SHOWN};
+use crate::review::payload::{ACTION_ALIAS, ACTION_NAME, PAYLOAD_FIELDS};
 
-mod whole;
+mod form_args;
 
 #[cfg(test)]
 mod tests;
 
-/// What a decision asks for.
+/// The meaning of a decision.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome {
-    /// The proposal as it was shown.
+pub(crate) enum DecisionOutcome {
+    /// Accept the proposal as it was shown.
     Accept,
-    /// The person's own text.
-    AcceptEdited(Box<Edited>),
-    /// Another draft that follows this feedback.
+    /// Accept the person's own text.
+    AcceptEdited(Box<EditedSummary>),
+    /// Draft again, following this feedback.
     Refine(String),
-    /// The text of an earlier iteration.
+    /// Go back to the text of this earlier iteration.
     Revert(u32),
-    /// Another draft without feedback, by the model of that name if one is named.
+    /// Draft again without feedback, by the named model if there is one.
     Redraft(Option<String>),
-    /// No, and why.
+    /// Decline the proposal, for this reason if there is one.
     Decline(Option<String>),
-    /// Nothing; it was only shown.
+    /// End the handoff, because the person only wanted to see the summary.
     Preview,
 }
 
-/// A summary a person changed.
+/// A summary that a person edited.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Edited {
+pub(crate) struct EditedSummary {
+    /// The summary, with the items found in the text.
     pub(crate) summary_json: HandoffSummary,
+    /// The text as it is stored, shown and injected.
     pub(crate) summary_md: String,
 }
 
-/// Returns what `decision` asks for, given what was shown.
-pub(crate) fn outcome(
+/// Returns the meaning of `decision` about the proposal `shown`, when `refinements_left` refinements remain.
+///
+/// # Errors
+///
+/// [`DecisionRejection`]: [`Stale`](DecisionRejection::Stale) when the decision names another text than the current one,
+/// [`Invalid`](DecisionRejection::Invalid) for an unknown field, a wrong type or a value above a limit.
+pub(crate) fn decision_outcome(
     shown: &Proposal,
     refinements_left: u32,
     decision: &Decision,
-) -> Result<Outcome, Rejection> {
+) -> Result<DecisionOutcome, DecisionRejection> {
     match decision {
         Decision::Approve { args, summary_sha256 } => {
             check_hash(shown, summary_sha256.as_deref())?;
             match args {
                 Some(args) => {
                     check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
-                    known(args, &TEXTS)?;
-                    edited_markdown(shown, args)
+                    check_known_fields(args, &TEXT_FIELDS)?;
+                    markdown_outcome(shown, args)
                 }
-                None => Ok(Outcome::Accept),
+                None => Ok(DecisionOutcome::Accept),
             }
         }
         Decision::Edit { edited_action } => {
             if edited_action.name != ACTION_NAME && edited_action.name != ACTION_ALIAS {
                 let name = &edited_action.name;
-                return Err(Rejection::Invalid(format!(
+                return Err(DecisionRejection::Invalid(format!(
                     "the edited action is `{name}`, expected `{ACTION_NAME}`"
                 )));
             }
-            let args = whole::in_contract(&edited_action.args)?;
+            let args = form_args::normalize_args(&edited_action.args)?;
             check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
-            edited(shown, refinements_left, &args)
+            edit_outcome(shown, refinements_left, &args)
         }
-        Decision::Reject { message } => Ok(Outcome::Decline(message.clone())),
-        Decision::Preview {} => Ok(Outcome::Preview),
-        Decision::Respond { .. } => Err(Rejection::Invalid(
+        Decision::Reject { message } => Ok(DecisionOutcome::Decline(message.clone())),
+        Decision::Preview {} => Ok(DecisionOutcome::Preview),
+        Decision::Respond { .. } => Err(DecisionRejection::Invalid(
             "a handoff is accepted, edited, refined or declined; it takes no response".to_owned(),
         )),
     }
 }
 
-fn check_hash(shown: &Proposal, given: Option<&str>) -> Result<(), Rejection> {
+/// Checks that the hash in a decision, if there is one, is the hash of the proposal that was shown.
+fn check_hash(shown: &Proposal, given: Option<&str>) -> Result<(), DecisionRejection> {
     match given {
-        Some(hash) if hash != shown.summary_sha256 => Err(Rejection::Stale(format!(
-            "summary_sha256 is not that of the current proposal (iteration {}); look at it again",
+        Some(hash) if hash != shown.summary_sha256 => Err(DecisionRejection::Stale(format!(
+            "summary_sha256 is not the hash of the current proposal (iteration {}); review it again",
             shown.iteration
         ))),
         Some(_) | None => Ok(()),
     }
 }
 
-/// A client may send everything it was shown back, with what the person changed: what is as it was shown asks for
-/// nothing, and a changed text counts before a changed feedback.
-fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) -> Result<Outcome, Rejection> {
-    known(args, &[TEXTS.as_slice(), &["summary_json"], &DRAFTS].concat())?;
+/// Returns the meaning of an edit.
+///
+/// A client may send back everything that it was shown, together with the changes. An unchanged field has no effect, and a
+/// changed text takes precedence over changed feedback.
+fn edit_outcome(
+    shown: &Proposal,
+    refinements_left: u32,
+    args: &Map<String, Value>,
+) -> Result<DecisionOutcome, DecisionRejection> {
+    check_known_fields(args, &[TEXT_FIELDS.as_slice(), &["summary_json"], &REDRAFT_FIELDS].concat())?;
     let has_text = args.contains_key("summary_json") || args.contains_key("summary_md");
     if let Some(json) = args.get("summary_json") {
-        let edited = edit::from_json(&shown.summary_json, json)?;
+        let edited = edit::parse_json(&shown.summary_json, json)?;
         if edited.summary_md != shown.summary_md {
-            return Ok(Outcome::AcceptEdited(Box::new(edited)));
+            return Ok(DecisionOutcome::AcceptEdited(Box::new(edited)));
         }
     }
     if args.contains_key("summary_md") {
-        let outcome = edited_markdown(shown, args)?;
-        if outcome != Outcome::Accept {
+        let outcome = markdown_outcome(shown, args)?;
+        if outcome != DecisionOutcome::Accept {
             return Ok(outcome);
         }
     }
@@ -108,118 +123,147 @@ fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) ->
         ("feedback", Value::Null) => true,
         _ => false,
     };
-    let asked: Vec<&str> =
-        DRAFTS.into_iter().filter(|key| args.contains_key(*key) && !(has_text && is_shown(key))).collect();
-    match asked.as_slice() {
-        [] if has_text => Ok(Outcome::Accept),
-        [] => Err(Rejection::Invalid(
+    let requested: Vec<&str> = REDRAFT_FIELDS
+        .into_iter()
+        .filter(|key| args.contains_key(*key) && !(has_text && is_shown(key)))
+        .collect();
+    match requested.as_slice() {
+        [] if has_text => Ok(DecisionOutcome::Accept),
+        [] => Err(DecisionRejection::Invalid(
             "an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`".to_owned(),
         )),
-        [_, _, ..] => Err(Rejection::Invalid(format!("an edit holds only one of `{}`", DRAFTS.join("`, `")))),
-        [_] if shown.iteration + 1 >= ITERATIONS_MAX => Err(Rejection::Invalid(format!(
+        [_, _, ..] => Err(DecisionRejection::Invalid(format!(
+            "an edit holds only one of `{}`",
+            REDRAFT_FIELDS.join("`, `")
+        ))),
+        [_] if shown.iteration + 1 >= ITERATIONS_MAX => Err(DecisionRejection::Invalid(format!(
             "there are {ITERATIONS_MAX} drafts already: accept, edit the text yourself, or decline"
         ))),
-        ["feedback"] => refine(text(args, "feedback")?, refinements_left),
-        ["revert_to"] => revert(shown, &args["revert_to"]),
-        [_] => redraft(&args["redraft"]),
+        ["feedback"] => refine_outcome(text_field(args, "feedback")?, refinements_left),
+        ["revert_to"] => revert_outcome(shown, &args["revert_to"]),
+        [_] => redraft_outcome(&args["redraft"]),
     }
 }
 
-/// Refuses a field that is neither one of `fields` nor shown in the question, for it is a misspelt one: taking the rest
-/// would do something the person did not mean. A client may send back everything it was shown.
-fn known(args: &Map<String, Value>, fields: &[&str]) -> Result<(), Rejection> {
-    let unknown = |key: &&String| !fields.contains(&key.as_str()) && !SHOWN.contains(&key.as_str());
+/// Checks that every argument is one of `fields` or a field of the interrupt payload, which a client may send back.
+///
+/// Any other field is rejected as misspelled, because ignoring it would do something else than the person meant.
+fn check_known_fields(args: &Map<String, Value>, fields: &[&str]) -> Result<(), DecisionRejection> {
+    let unknown = |key: &&String| !fields.contains(&key.as_str()) && !PAYLOAD_FIELDS.contains(&key.as_str());
     match args.keys().find(unknown) {
-        Some(key) => Err(Rejection::Invalid(format!("unknown field `{key}`; known: {}", fields.join(", ")))),
+        Some(key) => {
+            Err(DecisionRejection::Invalid(format!("unknown field `{key}`; known: {}", fields.join(", "))))
+        }
         None => Ok(()),
     }
 }
 
-/// The fields that a person's own text comes in.
-const TEXTS: [&str; 2] = ["summary_md", "title"];
+/// The arguments that carry a person's own text.
+const TEXT_FIELDS: [&str; 2] = ["summary_md", "title"];
 
-/// What of an edit asks for another proposal.
-const DRAFTS: [&str; 3] = ["feedback", "revert_to", "redraft"];
+/// The arguments of an edit that request another proposal. An edit may have only one of them.
+const REDRAFT_FIELDS: [&str; 3] = ["feedback", "revert_to", "redraft"];
 
-fn refine(feedback: Option<&str>, refinements_left: u32) -> Result<Outcome, Rejection> {
+/// Returns the outcome of the argument `feedback`.
+fn refine_outcome(
+    feedback: Option<&str>,
+    refinements_left: u32,
+) -> Result<DecisionOutcome, DecisionRejection> {
     match feedback.map(str::trim) {
         None | Some("") => {
-            Err(Rejection::Invalid("the feedback is empty: say what should change".to_owned()))
+            Err(DecisionRejection::Invalid("the feedback is empty: say what should change".to_owned()))
         }
-        Some(_) if refinements_left == 0 => Err(Rejection::Invalid(
+        Some(_) if refinements_left == 0 => Err(DecisionRejection::Invalid(
             "no refinement is left: accept, edit the text yourself, or decline".to_owned(),
         )),
-        Some(long) if long.len() > FEEDBACK_BYTES_MAX => Err(Rejection::Invalid(format!(
-            "the feedback has {} bytes, at most {FEEDBACK_BYTES_MAX} are allowed: say it more shortly, or edit the text",
+        Some(long) if long.len() > FEEDBACK_BYTES_MAX => Err(DecisionRejection::Invalid(format!(
+            "the feedback has {} bytes, at most {FEEDBACK_BYTES_MAX} are allowed: shorten it, or edit the text",
             long.len()
         ))),
-        Some(feedback) => Ok(Outcome::Refine(feedback.to_owned())),
+        Some(feedback) => Ok(DecisionOutcome::Refine(feedback.to_owned())),
     }
 }
 
-fn revert(shown: &Proposal, to: &Value) -> Result<Outcome, Rejection> {
+/// Returns the outcome of the argument `revert_to`, which names an earlier iteration.
+fn revert_outcome(shown: &Proposal, to: &Value) -> Result<DecisionOutcome, DecisionRejection> {
     match to.as_u64().and_then(|to| u32::try_from(to).ok()) {
-        Some(to) if to < shown.iteration => Ok(Outcome::Revert(to)),
+        Some(to) if to < shown.iteration => Ok(DecisionOutcome::Revert(to)),
         Some(to) if to == shown.iteration => {
-            Err(Rejection::Invalid(format!("iteration {to} is the one that is shown")))
+            Err(DecisionRejection::Invalid(format!("iteration {to} is the current one")))
         }
-        Some(_) | None => Err(Rejection::Invalid(format!(
+        Some(_) | None => Err(DecisionRejection::Invalid(format!(
             "there is no iteration {to}; the newest is {}, the first is 0",
             shown.iteration
         ))),
     }
 }
 
-fn redraft(how: &Value) -> Result<Outcome, Rejection> {
-    let misspelt = how.as_object().and_then(|how| how.keys().find(|key| *key != "model"));
-    if let Some(key) = misspelt {
-        return Err(Rejection::Invalid(format!("unknown field `{key}` in `redraft`; known: model")));
+/// Returns the outcome of the argument `redraft`, an object that may name a model.
+fn redraft_outcome(redraft: &Value) -> Result<DecisionOutcome, DecisionRejection> {
+    let unknown = redraft.as_object().and_then(|fields| fields.keys().find(|key| *key != "model"));
+    if let Some(key) = unknown {
+        return Err(DecisionRejection::Invalid(format!("unknown field `{key}` in `redraft`; known: model")));
     }
-    match (how.as_object(), how.get("model")) {
-        (Some(_), None | Some(Value::Null)) => Ok(Outcome::Redraft(None)),
+    match (redraft.as_object(), redraft.get("model")) {
+        (Some(_), None | Some(Value::Null)) => Ok(DecisionOutcome::Redraft(None)),
         (Some(_), Some(Value::String(name))) if !name.trim().is_empty() => {
-            Ok(Outcome::Redraft(Some(name.trim().to_owned())))
+            Ok(DecisionOutcome::Redraft(Some(name.trim().to_owned())))
         }
-        _ => Err(Rejection::Invalid("`redraft` is `{}` or `{\"model\": \"provider/name\"}`".to_owned())),
+        _ => Err(DecisionRejection::Invalid(
+            "`redraft` is `{}` or `{\"model\": \"provider/name\"}`".to_owned(),
+        )),
     }
 }
 
-/// Other keys belong to the client; without a change the proposal is accepted as it was shown.
-fn edited_markdown(shown: &Proposal, args: &Map<String, Value>) -> Result<Outcome, Rejection> {
-    let title = text(args, "title")?.map(edit::title).transpose()?;
-    let own = match text(args, "summary_md")? {
-        Some(own) => edit::own_text(&shown.summary_md, own)?,
+/// Returns the outcome of the arguments `summary_md` and `title`. Without a change to either, the proposal is accepted as
+/// it was shown.
+fn markdown_outcome(
+    shown: &Proposal,
+    args: &Map<String, Value>,
+) -> Result<DecisionOutcome, DecisionRejection> {
+    let title = text_field(args, "title")?.map(edit::parse_title).transpose()?;
+    let submitted = match text_field(args, "summary_md")? {
+        Some(submitted) => edit::clean_submitted_text(&shown.summary_md, submitted)?,
         None => None,
     };
-    let edited = match (own, title) {
-        (Some(own), title) => edit::from_markdown(&shown.summary_json, own, title)?,
+    let edited = match (submitted, title) {
+        (Some(submitted), title) => edit::parse_markdown(&shown.summary_json, submitted, title)?,
         (None, Some(title)) if title != shown.summary_json.title => {
-            edit::with_title(&shown.summary_json, title)?
+            edit::replace_title(&shown.summary_json, title)?
         }
-        (None, Some(_) | None) => return Ok(Outcome::Accept),
+        (None, Some(_) | None) => return Ok(DecisionOutcome::Accept),
     };
-    Ok(Outcome::AcceptEdited(Box::new(edited)))
+    Ok(DecisionOutcome::AcceptEdited(Box::new(edited)))
 }
 
-fn text<'a>(args: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, Rejection> {
+/// Returns the argument `key`, which must be a string; `None` when it is absent.
+fn text_field<'a>(args: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, DecisionRejection> {
     match args.get(key) {
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(Rejection::Invalid(format!("`{key}` must be text"))),
+        Some(_) => Err(DecisionRejection::Invalid(format!("`{key}` must be text"))),
         None => Ok(None),
     }
 }
 
-/// Returns the one decision of an answer that was checked.
-pub(crate) fn single(decisions: &protocol::Decisions) -> Result<&Decision, Rejection> {
+/// Returns the only decision of an answer.
+///
+/// # Errors
+///
+/// [`DecisionRejection::WrongCount`] when the answer does not have exactly one.
+pub(crate) fn single_decision(decisions: &protocol::Decisions) -> Result<&Decision, DecisionRejection> {
     match decisions.decisions.as_slice() {
         [decision] => Ok(decision),
-        other => Err(Rejection::Count { given: other.len(), expected: 1 }),
+        other => Err(DecisionRejection::WrongCount { given: other.len(), expected: 1 }),
     }
 }
 
-/// Returns the proposal an interrupt shows, as far as a decision needs it.
-pub(crate) fn shown(interrupt: &Interrupt) -> Result<Proposal, Rejection> {
-    let unreadable = || Rejection::Invalid("the stored interrupt cannot be read".to_owned());
+/// Returns the proposal that an interrupt shows, restored from its payload.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when the payload cannot be read.
+pub(crate) fn shown_proposal(interrupt: &Interrupt) -> Result<Proposal, DecisionRejection> {
+    let unreadable = || DecisionRejection::Invalid("the stored interrupt cannot be read".to_owned());
     let args = &interrupt.payload.action_requests.first().ok_or_else(unreadable)?.args;
     let text = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned).ok_or_else(unreadable);
     let summary: HandoffSummary = args

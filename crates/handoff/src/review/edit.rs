@@ -1,229 +1,271 @@
-//! A person's own text for a summary: read back from the Markdown they edited, or from JSON a client sent. What they
-//! wrote is kept; this only finds the structure in it, and refuses what is none with the line that is to blame.
+//! A person's own text of a summary, parsed from the Markdown they edited or from the JSON a client sent.
 //!
-//! What leaves here is inert, as what [`render`] makes: it is stored, shown and injected as one and the same text.
+//! The text itself is kept. Parsing finds the title, the TL;DR and the items in it; a text without that structure is
+//! rejected with an error that names the line.
+//!
+//! The result is neutralized like the output of [`render`], so that the same text can be stored, shown and injected.
 
 use std::cmp::Reverse;
 
-use protocol::{HandoffSummary, ItemKind, SummaryItem};
-use runtime::Rejection;
+use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
+use runtime::DecisionRejection;
 use serde_json::Value;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::limits::{BODY_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use crate::review::decide::Edited;
-use crate::review::edit::fault::{Fault, Place};
-use crate::review::edit::found::{Bullet, Found, plain};
-use crate::review::edit::own::OwnText;
+use crate::review::decide::EditedSummary;
+use crate::review::edit::error::{EditError, LineLocation};
+use crate::review::edit::parse::{EditedBullet, ParsedEdit, plain_text};
+use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::render;
 
-mod fault;
-mod found;
-mod own;
+mod error;
+mod parse;
+mod submitted_text;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// Tokens of a summary a person wrote; theirs is not cut at the drafting budget, but it goes into a prompt.
+/// The maximum size of a summary that a person wrote, in tokens. It is larger than the drafting budget, which does not
+/// apply to a person's text, but limited because the text goes into a prompt.
 const EDITED_TOKENS_MAX: u64 = 4_000;
-/// Bytes of a text that is looked at, comments included.
-const HANDED_IN_BYTES_MAX: usize = 1024 * 1024;
+/// The maximum size of a submitted text in bytes, including comments. A larger text is rejected unread.
+const SUBMITTED_BYTES_MAX: usize = 1024 * 1024;
 
-/// Who wrote an edited summary, in the place of a model.
+/// The value of the summary's `model` field when a person wrote the text.
 const AUTHOR: &str = "user";
 
-/// Returns the text a person handed back, ready to be stored; `None` when it is what they were shown.
-pub(crate) fn own_text(shown_md: &str, text: &str) -> Result<Option<OwnText>, Rejection> {
-    if text.len() > HANDED_IN_BYTES_MAX {
-        let tokens = model::tokens::estimate(text);
-        return Err(Fault::TooLong { tokens, tokens_max: EDITED_TOKENS_MAX }.into());
-    }
-    let own = OwnText::new(text)?;
-    if own.text.is_empty() {
-        return Err(Fault::Empty.into());
-    }
-    Ok((!own.is_unchanged(shown_md)).then_some(own))
-}
-
-/// Returns a title on one line.
-pub(crate) fn title(text: &str) -> Result<String, Rejection> {
-    let title = render::line(text);
-    if title.is_empty() { Err(Fault::NoTitle(None).into()) } else { Ok(title) }
-}
-
-/// Returns what was shown under another title.
-pub(crate) fn with_title(shown: &HandoffSummary, title: String) -> Result<Edited, Rejection> {
-    let summary = HandoffSummary { title, ..authored(shown) };
-    let summary_md = render::render(&summary);
-    checked(shown, summary, summary_md, Places::default())
-}
-
-/// Reads a summary from the Markdown a person edited, as [`own_text`] returns it.
+/// Returns the submitted text, cleaned and ready to be stored; `None` when it equals the shown text.
 ///
-/// The text stays as it is. A `title` that was given beside it is the summary's, whatever the text begins with.
-pub(crate) fn from_markdown(
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when the text is too long, empty, or has an unclosed comment.
+pub(crate) fn clean_submitted_text(
+    shown_md: &str,
+    text: &str,
+) -> Result<Option<SubmittedText>, DecisionRejection> {
+    if text.len() > SUBMITTED_BYTES_MAX {
+        let tokens = model::tokens::estimate_tokens(text);
+        return Err(EditError::TooLong { tokens, tokens_max: EDITED_TOKENS_MAX }.into());
+    }
+    let submitted = SubmittedText::new(text)?;
+    if submitted.text.is_empty() {
+        return Err(EditError::Empty.into());
+    }
+    Ok((!submitted.is_unchanged(shown_md)).then_some(submitted))
+}
+
+/// Returns the submitted title, normalized to one line.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when it is empty.
+pub(crate) fn parse_title(text: &str) -> Result<String, DecisionRejection> {
+    let title = render::normalize_line(text);
+    if title.is_empty() { Err(EditError::EmptyTitle(None).into()) } else { Ok(title) }
+}
+
+/// Returns the shown summary with another title.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when the title is too long.
+pub(crate) fn replace_title(
     shown: &HandoffSummary,
-    own: OwnText,
+    title: String,
+) -> Result<EditedSummary, DecisionRejection> {
+    let summary = HandoffSummary { title, ..user_summary(shown) };
+    let summary_md = render::render_summary(&summary);
+    check_limits(shown, summary, summary_md, TextLocations::default())
+}
+
+/// Parses a summary from the Markdown that a person edited, as [`clean_submitted_text`] returns it.
+///
+/// The text is not changed. A `title` that was submitted in a separate field takes precedence over one in the text.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when the text has no valid structure or exceeds a limit.
+pub(crate) fn parse_markdown(
+    shown: &HandoffSummary,
+    submitted: SubmittedText,
     title: Option<String>,
-) -> Result<Edited, Rejection> {
-    let found = Found::read(shown, &own)?;
-    let mut summary = authored(shown);
-    let mut places = Places::default();
-    match (title, found.title) {
+) -> Result<EditedSummary, DecisionRejection> {
+    let edit = ParsedEdit::parse(shown, &submitted)?;
+    let mut summary = user_summary(shown);
+    let mut locations = TextLocations::default();
+    match (title, edit.title) {
         (Some(title), _) => summary.title = title,
-        (None, Some((title, place))) => (summary.title, places.title) = (title, Some(place)),
+        (None, Some((title, location))) => (summary.title, locations.title) = (title, Some(location)),
         (None, None) => {}
     }
-    if let Some((tldr, place)) = found.tldr {
-        (summary.tldr, places.tldr) = (tldr, Some(place));
+    if let Some((tldr, location)) = edit.tldr {
+        (summary.tldr, locations.tldr) = (tldr, Some(location));
     }
-    let (mut body, mut begins): (Vec<SummaryItem>, Vec<Place>) =
-        items(&shown.body, &found.bullets).into_iter().unzip();
-    if begins.len() > BODY_ITEMS_MAX {
-        places.item_too_many = Some(begins.swap_remove(BODY_ITEMS_MAX));
+    let (mut body, mut item_locations): (Vec<SummaryItem>, Vec<LineLocation>) =
+        match_items(&shown.body, &edit.bullets).into_iter().unzip();
+    if item_locations.len() > BODY_ITEMS_MAX {
+        locations.first_excess_item = Some(item_locations.swap_remove(BODY_ITEMS_MAX));
     }
     body.sort_by_key(|item| item.kind);
-    checked(shown, HandoffSummary { body, ..summary }, own.text, places)
+    check_limits(shown, HandoffSummary { body, ..summary }, submitted.text, locations)
 }
 
-/// Reads a summary from the JSON a client sent; the fields that identify the handoff stay as they are.
-pub(crate) fn from_json(shown: &HandoffSummary, json: &Value) -> Result<Edited, Rejection> {
-    let missing = |name: &str| Fault::Field(name.to_owned());
+/// Parses a summary from the JSON that a client sent: `title`, `tldr` and `body`. All other fields are those of the shown
+/// summary.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when a field is missing, has another type, or exceeds a limit.
+pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedSummary, DecisionRejection> {
+    let missing = |name: &str| EditError::Field(name.to_owned());
     let field = |name: &str| json.get(name).ok_or_else(|| missing(name));
-    let text = |name: &str| field(name)?.as_str().map(render::line).ok_or_else(|| missing(name));
+    let text = |name: &str| field(name)?.as_str().map(render::normalize_line).ok_or_else(|| missing(name));
     let mut body: Vec<SummaryItem> =
-        serde_json::from_value(field("body")?.clone()).map_err(|error| Fault::Body(error.to_string()))?;
+        serde_json::from_value(field("body")?.clone()).map_err(|error| EditError::Body(error.to_string()))?;
     for item in &mut body {
-        render::settled(&item.text).trim_end_matches(SummaryItem::UNVERIFIED).clone_into(&mut item.text);
-        let same =
-            |known: &&SummaryItem| known.kind == item.kind && render::settled(&known.text) == item.text;
-        match shown.body.iter().find(same) {
+        render::normalize_lines(&item.text)
+            .trim_end_matches(SummaryItem::UNVERIFIED)
+            .clone_into(&mut item.text);
+        let is_same = |known: &&SummaryItem| {
+            known.kind == item.kind && render::normalize_lines(&known.text) == item.text
+        };
+        match shown.body.iter().find(is_same) {
             Some(known) => known.clone_into(item),
             None => (item.verified, item.unfound) = (true, Vec::new()),
         }
     }
     body.retain(|item| !item.text.is_empty());
     body.sort_by_key(|item| item.kind);
-    let summary = HandoffSummary { title: text("title")?, tldr: text("tldr")?, body, ..authored(shown) };
-    let summary_md = render::render(&summary);
-    checked(shown, summary, summary_md, Places::default())
+    let summary = HandoffSummary { title: text("title")?, tldr: text("tldr")?, body, ..user_summary(shown) };
+    let summary_md = render::render_summary(&summary);
+    check_limits(shown, summary, summary_md, TextLocations::default())
 }
 
-/// Returns the summary as the person's: no model answers for it, and none was paid for it.
-fn authored(shown: &HandoffSummary) -> HandoffSummary {
+/// Returns the shown summary with the person as its author: its model is [`AUTHOR`], and it used no tokens.
+fn user_summary(shown: &HandoffSummary) -> HandoffSummary {
     HandoffSummary { model: AUTHOR.to_owned(), tokens_used: 0, ..shown.clone() }
 }
 
-/// Where in the person's text its parts begin; nothing is known of parts that came in another way.
+/// The lines of the submitted Markdown to name in errors. A location is `None` for a part that is unchanged or that came in
+/// a separate field or as JSON.
 #[derive(Debug, Default)]
-struct Places {
-    title: Option<Place>,
-    tldr: Option<Place>,
-    item_too_many: Option<Place>,
+struct TextLocations {
+    /// The line of the title.
+    title: Option<LineLocation>,
+    /// The first line of the TL;DR.
+    tldr: Option<LineLocation>,
+    /// The first line of the first item above the limit.
+    first_excess_item: Option<LineLocation>,
 }
 
-/// Holds a person's summary to the limits. One item is enough: three are asked of drafts, not of people.
-fn checked(
+/// Checks a person's summary against the limits. One item is enough; the minimum of three applies to drafts only.
+fn check_limits(
     shown: &HandoffSummary,
     summary_json: HandoffSummary,
     summary_md: String,
-    places: Places,
-) -> Result<Edited, Rejection> {
+    locations: TextLocations,
+) -> Result<EditedSummary, DecisionRejection> {
     let HandoffSummary { title, tldr, body, .. } = &summary_json;
     if title.trim_matches(|c: char| c == '*' || c.is_whitespace()).is_empty() {
-        return Err(Fault::NoTitle(None).into());
+        return Err(EditError::EmptyTitle(None).into());
     }
     let graphemes = title.graphemes(true).count();
     if graphemes > TITLE_GRAPHEMES_MAX {
-        return Err(Fault::TitleTooLong { place: places.title, graphemes }.into());
+        return Err(EditError::TitleTooLong { location: locations.title, graphemes }.into());
     }
     let graphemes = tldr.graphemes(true).count();
     if graphemes > TLDR_GRAPHEMES_MAX {
-        return Err(Fault::TldrTooLong { place: places.tldr, graphemes }.into());
+        return Err(EditError::TldrTooLong { location: locations.tldr, graphemes }.into());
     }
     if body.iter().all(|item| item.text.trim().is_empty()) {
-        return Err(Fault::NoItem.into());
+        return Err(EditError::NoItem.into());
     }
     if body.len() > BODY_ITEMS_MAX {
-        let count = Fault::TooManyItems(body.len());
-        return Err(places.item_too_many.map_or(count, Fault::ItemTooMany).into());
+        let count = EditError::TooManyItems(body.len());
+        return Err(locations.first_excess_item.map_or(count, EditError::ExcessItem).into());
     }
-    // A budget for drafts above this limit was the person's choice as well.
-    let tokens_max = EDITED_TOKENS_MAX.max(model::tokens::estimate(&render::render(shown)));
-    let tokens = model::tokens::estimate(&summary_md);
+    // The shown summary may exceed the limit if the person chose a larger drafting budget. Their edit may be as long.
+    let tokens_max = EDITED_TOKENS_MAX.max(model::tokens::estimate_tokens(&render::render_summary(shown)));
+    let tokens = model::tokens::estimate_tokens(&summary_md);
     if tokens > tokens_max {
-        return Err(Fault::TooLong { tokens, tokens_max }.into());
+        return Err(EditError::TooLong { tokens, tokens_max }.into());
     }
-    Ok(Edited { summary_json, summary_md })
+    Ok(EditedSummary { summary_json, summary_md })
 }
 
-/// Returns the items that bullets stand for: those that were shown where they are unchanged, and the person's own; each
-/// with the line it begins on.
+/// Groups bullets into items and returns each item with the line it starts on.
 ///
-/// An item that was shown keeps its references and whether it is verified: an edit elsewhere says nothing about it.
-/// What a person wrote themselves counts as verified.
-fn items(shown: &[SummaryItem], mut bullets: &[Bullet]) -> Vec<(SummaryItem, Place)> {
-    let mut known: Vec<(&SummaryItem, Vec<String>)> = shown.iter().map(|item| (item, lines(item))).collect();
-    let mut body: Vec<(SummaryItem, Place)> = Vec::new();
-    let mut own_tasks = false;
-    while let Some(Bullet { kind, text, place }) = bullets.first() {
-        let matched = matching(&known, bullets);
+/// Bullets that equal a shown item become that item, with its references and its verified mark, because an edit elsewhere
+/// does not concern it. Any other bullet becomes an item of the person's own, which counts as verified. Consecutive tasks
+/// of the person's own are one item.
+///
+/// The cost is quadratic in the number of shown items, which is small.
+fn match_items(shown: &[SummaryItem], mut bullets: &[EditedBullet]) -> Vec<(SummaryItem, LineLocation)> {
+    let mut known: Vec<(&SummaryItem, Vec<String>)> =
+        shown.iter().map(|item| (item, item_lines(item))).collect();
+    let mut body: Vec<(SummaryItem, LineLocation)> = Vec::new();
+    let mut in_own_tasks = false;
+    while let Some(EditedBullet { kind, text, location }) = bullets.first() {
+        let matched = matching_items(&known, bullets);
         if !matched.is_empty() {
-            for at in matched {
-                let (item, lines) = &mut known[at];
-                body.push((item.clone(), bullets[0].place.clone()));
+            for index in matched {
+                let (item, lines) = &mut known[index];
+                body.push((item.clone(), bullets[0].location.clone()));
                 bullets = &bullets[lines.len()..];
                 lines.clear();
             }
-            own_tasks = false;
+            in_own_tasks = false;
             continue;
         }
-        // Tasks that follow each other are one list, however many lines of it were changed.
-        let list = body.last_mut().filter(|(last, _)| own_tasks && last.kind == *kind && is_task(text));
+        // Consecutive tasks belong to one list, however many of its lines were edited.
+        let list = body.last_mut().filter(|(last, _)| in_own_tasks && last.kind == *kind && is_task(text));
         match list {
             Some((list, _)) => {
                 list.text.push('\n');
                 list.text.push_str(text);
             }
             None => {
-                let own = SummaryItem {
+                let submitted = SummaryItem {
                     kind: *kind,
                     text: text.clone(),
                     refs: Vec::new(),
                     verified: true,
                     unfound: Vec::new(),
                 };
-                body.push((own, place.clone()));
+                body.push((submitted, location.clone()));
             }
         }
-        own_tasks = is_task(text);
+        in_own_tasks = is_task(text);
         bullets = &bullets[1..];
     }
     body
 }
 
-/// Returns which of the items that are not found yet the bullets begin with: all of their kind in order, or else the
-/// one with the most lines. A found item has no lines left.
-fn matching(known: &[(&SummaryItem, Vec<String>)], bullets: &[Bullet]) -> Vec<usize> {
+/// Returns the indexes of the shown items that the bullets start with: all remaining items of the kind in order, or else
+/// the single item with the most lines. `known` holds each shown item with its lines; a matched item has no lines left.
+fn matching_items(known: &[(&SummaryItem, Vec<String>)], bullets: &[EditedBullet]) -> Vec<usize> {
     let Some(kind) = bullets.first().map(|bullet| bullet.kind) else { return Vec::new() };
-    let mut of_kind: Vec<usize> =
-        (0..known.len()).filter(|at| known[*at].0.kind == kind && !known[*at].1.is_empty()).collect();
-    let all: Vec<&String> = of_kind.iter().flat_map(|at| &known[*at].1).collect();
-    if begins_with(bullets, kind, &all) {
+    let mut of_kind: Vec<usize> = (0..known.len())
+        .filter(|index| known[*index].0.kind == kind && !known[*index].1.is_empty())
+        .collect();
+    let all: Vec<&String> = of_kind.iter().flat_map(|index| &known[*index].1).collect();
+    if is_prefixed_by(bullets, kind, &all) {
         return of_kind;
     }
-    of_kind.sort_by_key(|at| Reverse(known[*at].1.len()));
-    of_kind.retain(|at| begins_with(bullets, kind, &known[*at].1.iter().collect::<Vec<_>>()));
+    of_kind.sort_by_key(|index| Reverse(known[*index].1.len()));
+    of_kind.retain(|index| is_prefixed_by(bullets, kind, &known[*index].1.iter().collect::<Vec<_>>()));
     of_kind.truncate(1);
     of_kind
 }
 
-/// Returns the bullets an item was shown as, as they are read back.
-fn lines(item: &SummaryItem) -> Vec<String> {
-    let shown = render::markdown("", "", std::slice::from_ref(item));
-    shown.lines().filter_map(|line| line.strip_prefix("- ")).map(plain).collect()
+/// Returns the bullets of a shown item in the form that parsing them produces.
+fn item_lines(item: &SummaryItem) -> Vec<String> {
+    let shown = render::render_markdown("", "", std::slice::from_ref(item));
+    shown.lines().filter_map(|line| line.strip_prefix("- ")).map(plain_text).collect()
 }
 
-fn begins_with(bullets: &[Bullet], kind: ItemKind, lines: &[&String]) -> bool {
+/// Returns whether the bullets start with `lines`, all under the heading of `kind`.
+fn is_prefixed_by(bullets: &[EditedBullet], kind: SummaryItemKind, lines: &[&String]) -> bool {
     let mut pairs = bullets.iter().zip(lines);
     bullets.len() >= lines.len() && pairs.all(|(bullet, line)| bullet.kind == kind && bullet.text == **line)
 }

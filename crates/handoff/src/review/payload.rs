@@ -1,20 +1,21 @@
-//! The interrupt payload that asks for a decision about a proposal (contract §5). It is built from stored rows only,
-//! so that what is shown is what is stored.
+//! The interrupt payload that asks for a decision about a proposal (contract §5).
+//!
+//! The payload is built from stored rows only, so that the text a person sees is the stored text.
 
 use protocol::{ActionRequest, InterruptPayload, Proposal, ReviewConfig, SCHEMA_VERSION};
 use serde_json::{Map, Value, json};
 
-use crate::request::{Options, Problem};
+use crate::request::{DraftProblem, HandoffOptions};
 
-/// The wire name of the middleware that asks.
+/// The wire name of the middleware, for `middleware_source`.
 pub const MIDDLEWARE_SOURCE: &str = "HandoffApprovalMiddleware";
-/// The name of the action.
+/// The name of the action to decide about.
 pub const ACTION_NAME: &str = "handoff_summary";
-/// Another name of the action that readers accept.
+/// An alias of the action's name that decisions may use.
 pub const ACTION_ALIAS: &str = "approve_handoff";
 
-/// Everything a question may show; a client may send it back with its answer.
-pub(crate) const SHOWN: [&str; 17] = [
+/// All arguments that a payload can have. A client may send each of them back with its decision.
+pub(crate) const PAYLOAD_FIELDS: [&str; 17] = [
     "handoff_id",
     "assistant_id",
     "parent_thread_id",
@@ -34,26 +35,31 @@ pub(crate) const SHOWN: [&str; 17] = [
     "unused_feedback",
 ];
 
-/// What the payload says beside the proposal.
+/// The part of the payload that does not come from the proposal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Situation {
-    /// How the handoff was asked for.
-    pub(crate) options: Options,
-    /// Messages of the parent that came after what the summary covers.
+pub(crate) struct ReviewContext {
+    /// The options of the request.
+    pub(crate) options: HandoffOptions,
+    /// The number of messages in the parent after the covered range.
     pub(crate) uncovered_messages: u64,
+    /// The number of refinements that remain; 0 also when no model could refine.
     pub(crate) remaining_refinements: u32,
-    /// Whether the person has used up all refinements.
-    pub(crate) is_capped: bool,
+    /// Whether all refinements are used up.
+    pub(crate) is_refinement_limit_reached: bool,
     /// All feedback so far, oldest first.
     pub(crate) feedback_history: Vec<String>,
-    /// What was wrong with the newest draft.
-    pub(crate) problem: Option<Problem>,
+    /// The problem with the newest draft, if there is one.
+    pub(crate) problem: Option<DraftProblem>,
 }
 
-/// Returns the payload for `proposal`.
-pub(crate) fn payload(
+/// Returns the interrupt payload for `proposal`.
+///
+/// # Errors
+///
+/// When the summary cannot be serialized.
+pub(crate) fn review_payload(
     proposal: &Proposal,
-    situation: &Situation,
+    context: &ReviewContext,
 ) -> Result<InterruptPayload, serde_json::Error> {
     let summary = &proposal.summary_json;
     let mut args = Map::new();
@@ -63,24 +69,28 @@ pub(crate) fn payload(
     args.insert("summary_json".to_owned(), serde_json::to_value(summary)?);
     args.insert("summary_md".to_owned(), json!(proposal.summary_md));
     args.insert("summary_sha256".to_owned(), json!(proposal.summary_sha256));
-    args.insert("preview_only".to_owned(), json!(situation.options.preview_only));
+    args.insert("preview_only".to_owned(), json!(context.options.preview_only));
     args.insert("iteration".to_owned(), json!(proposal.iteration));
-    if let Some(feedback) = situation.feedback_history.last() {
+    if let Some(feedback) = context.feedback_history.last() {
         args.insert("feedback".to_owned(), json!(feedback));
-        args.insert("feedback_history".to_owned(), json!(situation.feedback_history));
+        args.insert("feedback_history".to_owned(), json!(context.feedback_history));
     }
-    args.insert("uncovered_messages".to_owned(), json!(situation.uncovered_messages));
-    args.insert("remaining_refinements".to_owned(), json!(situation.remaining_refinements));
-    args.insert("initiated_by".to_owned(), json!(situation.options.initiated_by()));
-    let more = [("goal", &situation.options.goal), ("tool_call_id", &situation.options.tool_call_id)];
-    args.extend(more.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?)))));
-    if let Some(problem) = &situation.problem {
+    args.insert("uncovered_messages".to_owned(), json!(context.uncovered_messages));
+    args.insert("remaining_refinements".to_owned(), json!(context.remaining_refinements));
+    args.insert("initiated_by".to_owned(), json!(context.options.initiated_by()));
+    let optional = [("goal", &context.options.goal), ("tool_call_id", &context.options.tool_call_id)];
+    args.extend(optional.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?)))));
+    if let Some(problem) = &context.problem {
         args.insert("problem".to_owned(), json!(problem.problem));
         args.extend(problem.unused_feedback.iter().map(|text| ("unused_feedback".to_owned(), json!(text))));
     }
-    // The decision `edit` carries feedback; at the cap a person still edits by approving a text of their own.
+    // The decision `edit` carries feedback, so it is not allowed at the limit of refinements. The person can still edit by
+    // approving a text of their own.
     let allowed = ["approve", "edit", "reject", "preview"].into_iter();
-    let allowed = allowed.filter(|name| *name != "edit" || !situation.is_capped).map(str::to_owned).collect();
+    let allowed = allowed
+        .filter(|name| *name != "edit" || !context.is_refinement_limit_reached)
+        .map(str::to_owned)
+        .collect();
     Ok(InterruptPayload {
         schema_version: SCHEMA_VERSION,
         middleware_source: MIDDLEWARE_SOURCE.to_owned(),
@@ -103,11 +113,11 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::review::edit::tests::shown;
+    use crate::review::edit::tests::shown_summary;
 
     #[test]
-    fn g3_whatever_a_question_shows_can_be_sent_back_with_the_answer() {
-        let summary_json = shown();
+    fn g3_every_argument_of_the_payload_is_a_known_field_of_a_decision() {
+        let summary_json = shown_summary();
         let proposal = Proposal {
             handoff_id: summary_json.handoff_id,
             iteration: 1,
@@ -117,23 +127,23 @@ mod tests {
             feedback: Some("shorter".to_owned()),
             created_at: Timestamp::UNIX_EPOCH,
         };
-        let options = Options {
+        let options = HandoffOptions {
             goal: Some("ship".to_owned()),
             tool_call_id: Some("c1".to_owned()),
-            ..Options::default()
+            ..HandoffOptions::default()
         };
-        let problem = Problem { problem: "no".to_owned(), unused_feedback: Some("longer".to_owned()) };
-        let situation = Situation {
+        let problem = DraftProblem { problem: "no".to_owned(), unused_feedback: Some("longer".to_owned()) };
+        let context = ReviewContext {
             options,
             feedback_history: vec!["shorter".to_owned()],
             problem: Some(problem),
-            ..Situation::default()
+            ..ReviewContext::default()
         };
-        let payload = payload(&proposal, &situation).unwrap();
+        let payload = review_payload(&proposal, &context).unwrap();
         let mut keys: Vec<&str> =
             payload.action_requests[0].args.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
-        let mut known = SHOWN.to_vec();
+        let mut known = PAYLOAD_FIELDS.to_vec();
         known.sort_unstable();
         assert_eq!(keys, known);
     }

@@ -1,5 +1,6 @@
-//! Reading the state of a handoff that an earlier version of Segue stored in one channel for each of its parts. Nothing
-//! writes these any more.
+//! The reader for handoff states that an earlier version of Segue stored in one channel for each part.
+//!
+//! No code writes these channels any more; [`clear_separate_channels`] removes them with the next state change.
 
 #[cfg(test)]
 mod tests;
@@ -12,32 +13,45 @@ use super::{
     CHILD_VIEW, DECISION_VIEW, DecisionView, HandoffInProgress, HandoffState, PROPOSAL_VIEW, ProposalRef,
     Refinement, Revision,
 };
-use crate::request::{Metadata, Problem};
+use crate::request::{DraftProblem, HandoffMetadata};
 
-const METADATA: Channel<Metadata> = Channel::new("_handoff_metadata");
+/// The identity of the handoff and its options.
+const METADATA: Channel<HandoffMetadata> = Channel::new("_handoff_metadata");
+/// The iteration that was being drafted or decided.
 const ITERATION: Channel<u32> = Channel::new("_handoff_iteration");
+/// The feedback that the next draft had to follow. It was set only while that draft was due.
 const FEEDBACK: Channel<String> = Channel::new("_handoff_feedback");
+/// The Markdown of the proposal that the feedback was about.
 const PREVIOUS_SUMMARY: Channel<String> = Channel::new("_handoff_previous_summary");
+/// All refinements, including the one in progress.
 const REFINEMENT_HISTORY: Channel<Vec<Refinement>> = Channel::new("_handoff_refinement_history");
-const REDRAFT: Channel<Redraft> = Channel::new("_handoff_redraft");
+/// The redraft that was due.
+const REDRAFT: Channel<StoredRedraft> = Channel::new("_handoff_redraft");
+/// The model that the person chose.
 const MODEL: Channel<String> = Channel::new("_handoff_model");
-const PROBLEM: Channel<Problem> = Channel::new("_handoff_problem");
+/// The problem with the newest draft.
+const PROBLEM: Channel<DraftProblem> = Channel::new("_handoff_problem");
 
-/// What `_handoff_redraft` held.
+/// The value of the channel `_handoff_redraft`.
 #[derive(Debug, Serialize, Deserialize)]
-struct Redraft {
+struct StoredRedraft {
+    /// The model named for the redraft; `None` kept the model.
     model: Option<String>,
 }
 
-/// Returns the state that separate channels describe; `None` where there is no handoff among them.
+/// Returns the state that the separate channels describe; `None` when they hold no handoff.
+///
+/// # Errors
+///
+/// When a channel does not hold a value of the expected shape, or an accepted handoff has no child thread.
 pub(super) fn read_separate_channels(channels: &Channels) -> Result<Option<HandoffState>, ChannelError> {
-    let Some(metadata) = METADATA.get(channels)? else { return read_decided(channels) };
+    let Some(metadata) = METADATA.get(channels)? else { return read_decision(channels) };
     let proposal = PROPOSAL_VIEW.get(channels)?;
     let (feedback, redraft) = (FEEDBACK.get(channels)?, REDRAFT.get(channels)?);
     let refinements = REFINEMENT_HISTORY.get(channels)?.unwrap_or_default();
     let mut handoff = Box::new(HandoffInProgress { metadata, refinements, model: MODEL.get(channels)? });
     let revision = match (feedback, redraft) {
-        (Some(feedback), _) => Revision::Refine(refinement(&mut handoff, feedback, channels)?),
+        (Some(feedback), _) => Revision::Refine(take_refinement(&mut handoff, feedback, channels)?),
         (None, Some(redraft)) => Revision::Redraft { model: redraft.model },
         (None, None) => {
             return Ok(Some(match proposal {
@@ -50,7 +64,7 @@ pub(super) fn read_separate_channels(channels: &Channels) -> Result<Option<Hando
     };
     let proposal = match proposal {
         Some(proposal) => proposal,
-        // A draft that was taken up again had no proposal beside it.
+        // A draft that was resumed after a crash had no proposal in its channels.
         None => ProposalRef {
             handoff_id: handoff.metadata.handoff_id,
             iteration: ITERATION.get(channels)?.unwrap_or_default().saturating_sub(1),
@@ -60,24 +74,26 @@ pub(super) fn read_separate_channels(channels: &Channels) -> Result<Option<Hando
     Ok(Some(HandoffState::Redrafting { handoff, proposal, revision }))
 }
 
-/// Takes the refinement that is under way out of the history, where it was noted before it was made.
-fn refinement(
+/// Removes the refinement in progress from the history and returns it. The earlier version added a refinement to the
+/// history before its draft was made; the present state adds it afterwards.
+fn take_refinement(
     handoff: &mut HandoffInProgress,
     feedback: String,
     channels: &Channels,
 ) -> Result<Refinement, ChannelError> {
     let last = handoff.refinements.pop_if(|last| last.feedback == feedback);
-    let noted = PREVIOUS_SUMMARY.get(channels)?;
+    let previous_summary = PREVIOUS_SUMMARY.get(channels)?;
     let created_at: Timestamp = handoff.metadata.created_at;
     Ok(last.unwrap_or_else(|| Refinement {
         iteration: 0,
         feedback,
-        summary_md: noted.unwrap_or_default(),
+        summary_md: previous_summary.unwrap_or_default(),
         timestamp: created_at,
     }))
 }
 
-fn read_decided(channels: &Channels) -> Result<Option<HandoffState>, ChannelError> {
+/// Returns the state of a decided handoff, from the views of the decision.
+fn read_decision(channels: &Channels) -> Result<Option<HandoffState>, ChannelError> {
     let Some(decision) = DECISION_VIEW.get(channels)? else { return Ok(None) };
     match (decision, CHILD_VIEW.get(channels)?) {
         (DecisionView::Approve, Some(child_thread_id)) => {
@@ -92,7 +108,7 @@ fn read_decided(channels: &Channels) -> Result<Option<HandoffState>, ChannelErro
     }
 }
 
-/// Removes the separate channels of a thread that goes on with this version.
+/// Adds to `channels` the values that clear every separate channel.
 pub(super) fn clear_separate_channels(channels: &mut Channels) {
     METADATA.clear(channels);
     ITERATION.clear(channels);

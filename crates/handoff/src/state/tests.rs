@@ -1,18 +1,18 @@
-//! Tests of where a handoff stands: its transitions, what clients see of it, and what cannot be read.
+//! Tests of the handoff state machine: transitions, the views for clients, and unreadable states.
 
 use protocol::ThreadId;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::request::Options;
+use crate::request::HandoffOptions;
 
-fn metadata() -> Metadata {
-    Metadata {
+fn metadata() -> HandoffMetadata {
+    HandoffMetadata {
         handoff_id: id(1).parse().unwrap(),
         assistant_id: "agent".parse().unwrap(),
         parent_thread_id: id(2).parse().unwrap(),
         created_at: Timestamp::UNIX_EPOCH,
-        options: Options::default(),
+        options: HandoffOptions::default(),
     }
 }
 
@@ -56,29 +56,29 @@ fn redrafting(revision: Revision) -> HandoffState {
     HandoffState::Redrafting { handoff, proposal: proposal(0), revision }
 }
 
-/// Returns a state in a few words.
-pub(super) fn told(state: &HandoffState) -> String {
-    let about = |handoff: &HandoffInProgress| {
+/// Returns a short description of a state.
+pub(super) fn describe_state(state: &HandoffState) -> String {
+    let history = |handoff: &HandoffInProgress| {
         let feedback: Vec<&str> =
             handoff.refinements.iter().map(|refinement| refinement.feedback.as_str()).collect();
         let model = handoff.model.as_deref().map(|model| format!(" by {model}")).unwrap_or_default();
         format!("{}{model}", if feedback.is_empty() { String::new() } else { format!(" after {feedback:?}") })
     };
     match state {
-        HandoffState::Requested { handoff } => format!("requested{}", about(handoff)),
+        HandoffState::Requested { handoff } => format!("requested{}", history(handoff)),
         HandoffState::AwaitingDecision { handoff, proposal, problem } => {
             let problem = problem.as_ref().map(|problem| {
                 let unused = problem.unused_feedback.as_deref().unwrap_or("nothing");
                 format!(", {} with {unused} unused", problem.problem)
             });
-            format!("awaiting {}{}{}", proposal.iteration, about(handoff), problem.unwrap_or_default())
+            format!("awaiting {}{}{}", proposal.iteration, history(handoff), problem.unwrap_or_default())
         }
         HandoffState::Redrafting { handoff, proposal, revision } => {
-            let follows = match revision {
+            let reason = match revision {
                 Revision::Refine(refinement) => refinement.feedback.clone(),
                 Revision::Redraft { model } => format!("{model:?}"),
             };
-            format!("redrafting {} for {follows}{}", proposal.iteration, about(handoff))
+            format!("redrafting {} for {reason}{}", proposal.iteration, history(handoff))
         }
         HandoffState::Accepted { child_thread_id } => {
             format!("accepted as …{}", &child_thread_id.to_string()[32..])
@@ -88,19 +88,17 @@ pub(super) fn told(state: &HandoffState) -> String {
     }
 }
 
+/// Returns one input of each kind, with a name for the tables.
 fn inputs() -> Vec<(&'static str, HandoffInput)> {
     vec![
         ("propose", HandoffInput::Propose { proposal: proposal(1), problem: None }),
-        (
-            "propose an extract",
-            HandoffInput::Propose { proposal: proposal(1), problem: Some("no".to_owned()) },
-        ),
+        ("propose offline", HandoffInput::Propose { proposal: proposal(1), problem: Some("no".to_owned()) }),
         ("keep", HandoffInput::KeepProposal { problem: Some("empty".to_owned()) }),
         ("stop", HandoffInput::KeepProposal { problem: None }),
         ("refine", HandoffInput::Revise(refine("shorter"))),
         ("redraft", HandoffInput::Revise(redraft(None))),
         ("redraft by", HandoffInput::Revise(redraft(Some("a/b")))),
-        ("redraft offline", HandoffInput::Revise(redraft(Some(EXTRACTIVE)))),
+        ("redraft offline", HandoffInput::Revise(redraft(Some(OFFLINE_SUMMARY_MODEL)))),
         ("revert", HandoffInput::Revert(proposal(2))),
         ("accept", HandoffInput::Accept { child_thread_id: child() }),
         ("decline", HandoffInput::Decline),
@@ -108,26 +106,26 @@ fn inputs() -> Vec<(&'static str, HandoffInput)> {
     ]
 }
 
-/// Checks every input: those that are listed lead there, all others are refused.
+/// Checks every input in `state`: the listed ones lead to the described states, all others are rejected.
 #[track_caller]
 fn check(state: &HandoffState, expected: &[(&str, &str)]) {
     for (name, input) in inputs() {
-        let found = state.clone().next(input).map(|next| told(&next)).ok();
-        let wanted = expected.iter().find(|(of, _)| *of == name).map(|(_, to)| (*to).to_owned());
-        assert_eq!(found, wanted, "{name} from {}", told(state));
+        let actual = state.clone().transition(input).map(|next| describe_state(&next)).ok();
+        let listed = expected.iter().find(|(listed, _)| *listed == name).map(|(_, next)| (*next).to_owned());
+        assert_eq!(actual, listed, "{name} from {}", describe_state(state));
     }
 }
 
 #[test]
-fn a_first_draft_becomes_a_proposal_and_nothing_else() {
+fn a_requested_handoff_accepts_only_a_proposal() {
     check(
         &requested(),
-        &[("propose", "awaiting 1"), ("propose an extract", "awaiting 1, no with nothing unused")],
+        &[("propose", "awaiting 1"), ("propose offline", "awaiting 1, no with nothing unused")],
     );
 }
 
 #[test]
-fn a_proposal_is_decided_revised_or_taken_back() {
+fn a_proposal_can_be_decided_revised_or_reverted() {
     check(
         &awaiting(0),
         &[
@@ -144,12 +142,12 @@ fn a_proposal_is_decided_revised_or_taken_back() {
 }
 
 #[test]
-fn another_draft_leads_to_a_proposal_or_leaves_the_last_good_one() {
+fn another_draft_leads_to_a_new_proposal_or_keeps_the_last_good_one() {
     check(
         &redrafting(refine("longer")),
         &[
             ("propose", "awaiting 1 after [\"longer\"]"),
-            ("propose an extract", "awaiting 1 after [\"longer\"], no with nothing unused"),
+            ("propose offline", "awaiting 1 after [\"longer\"], no with nothing unused"),
             ("keep", "awaiting 0 after [\"longer\"], empty with longer unused"),
             ("stop", "awaiting 0 after [\"longer\"]"),
         ],
@@ -158,7 +156,7 @@ fn another_draft_leads_to_a_proposal_or_leaves_the_last_good_one() {
         &redrafting(redraft(Some("a/b"))),
         &[
             ("propose", "awaiting 1"),
-            ("propose an extract", "awaiting 1, no with nothing unused"),
+            ("propose offline", "awaiting 1, no with nothing unused"),
             ("keep", "awaiting 0, empty with nothing unused"),
             ("stop", "awaiting 0"),
         ],
@@ -166,7 +164,7 @@ fn another_draft_leads_to_a_proposal_or_leaves_the_last_good_one() {
 }
 
 #[test]
-fn a_decided_handoff_takes_nothing_more() {
+fn a_decided_handoff_accepts_no_input() {
     for state in
         [HandoffState::Accepted { child_thread_id: child() }, HandoffState::Declined, HandoffState::Previewed]
     {
@@ -176,16 +174,16 @@ fn a_decided_handoff_takes_nothing_more() {
 
 #[test]
 fn clients_see_the_keys_of_the_contract_and_nothing_private() {
-    let named = |iteration| json!(proposal(iteration));
+    let reference = |iteration| json!(proposal(iteration));
     let check = |state: &HandoffState, expected: Value| {
         let channels = state.channels();
         let shown = channels.iter().filter(|(key, value)| !key.starts_with('_') && !value.is_null());
         let shown: Channels = shown.map(|(key, value)| (key.clone(), value.clone())).collect();
-        assert_eq!(Value::Object(shown), expected, "{}", told(state));
+        assert_eq!(Value::Object(shown), expected, "{}", describe_state(state));
     };
     check(&requested(), json!({"handoff_requested": true}));
-    check(&awaiting(1), json!({"handoff_requested": true, "handoff_proposal": named(1)}));
-    check(&redrafting(refine("x")), json!({"handoff_requested": true, "handoff_proposal": named(0)}));
+    check(&awaiting(1), json!({"handoff_requested": true, "handoff_proposal": reference(1)}));
+    check(&redrafting(refine("x")), json!({"handoff_requested": true, "handoff_proposal": reference(0)}));
     check(
         &HandoffState::Accepted { child_thread_id: child() },
         json!({"handoff_decision": {"type": "approve"}, "handoff_approved": true, "child_thread_id": child()}),
@@ -201,7 +199,7 @@ fn clients_see_the_keys_of_the_contract_and_nothing_private() {
 }
 
 #[test]
-fn what_is_written_is_read_again_and_an_unreadable_state_is_an_error() {
+fn a_stored_state_is_read_back_and_an_unreadable_state_is_an_error() {
     for state in
         [requested(), awaiting(1), redrafting(refine("x")), redrafting(redraft(None)), HandoffState::Declined]
     {
@@ -218,14 +216,14 @@ fn what_is_written_is_read_again_and_an_unreadable_state_is_an_error() {
 }
 
 #[test]
-fn a_step_writes_only_what_it_changes() {
+fn a_step_writes_only_the_channels_it_changes() {
     let mut before = awaiting(0).channels();
     before.retain(|_, value| !value.is_null());
-    let written = changed(HandoffState::Declined.channels(), &before);
+    let written = changed_channels(HandoffState::Declined.channels(), &before);
     let mut keys: Vec<&str> = written.keys().map(String::as_str).collect();
     keys.sort_unstable();
     let expected =
         ["_handoff", "handoff_approved", "handoff_decision", "handoff_proposal", "handoff_requested"];
     assert_eq!(keys, expected);
-    assert_eq!(changed(awaiting(0).channels(), &before), Channels::new());
+    assert_eq!(changed_channels(awaiting(0).channels(), &before), Channels::new());
 }

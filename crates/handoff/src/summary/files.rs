@@ -1,5 +1,6 @@
-//! The files a summary refers to, as they are now: whether they are there, and the hash of their bytes. It looks inside
-//! one folder only, writes nothing, and reads no file of unknown size.
+//! The state of the files that a summary refers to: whether each exists, and the hash of its content.
+//!
+//! Only files inside one folder are inspected. Nothing is written, and no file above a size limit is read.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,40 +15,44 @@ use crate::summary::ground::names;
 #[cfg(test)]
 mod tests;
 
-/// Bytes read at a time.
+/// The size of the read buffer in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Returns the files that the items of `summary` name and those that were modified, at most [`REFERENCED_FILES_MAX`],
-/// each with its state in `workspace`. It waits for the file system.
+/// Returns the state of the files that the items of `summary` name and of the modified files, at most
+/// [`REFERENCED_FILES_MAX`].
 ///
-/// What lies outside the folder, by its path or through a link, is left out, and so is a bare file name that is not
-/// found. A file over [`REFERENCED_BYTES_MAX`], and what is no file, has no hash.
+/// Files outside `workspace`, by their path or through a symbolic link, are left out. A bare file name that does not exist
+/// is left out too, because it may be short for any path. A file larger than [`REFERENCED_BYTES_MAX`] and anything that is
+/// not a regular file get no hash.
+///
+/// The function blocks on the file system.
 pub fn referenced_files(summary: &HandoffSummary, workspace: &Path) -> Vec<ReferencedFile> {
     let Ok(root) = workspace.canonicalize() else { return Vec::new() };
-    let mut seen = HashSet::new();
+    let mut inspected = HashSet::new();
     let mut files = Vec::new();
-    for path in paths(summary) {
+    for path in named_paths(summary) {
         if files.len() == REFERENCED_FILES_MAX {
             break;
         }
-        let Some(inside) = inside(&path, workspace, &root) else { continue };
-        if !seen.insert(inside.clone()) {
+        let Some(relative) = path_in_workspace(&path, workspace, &root) else { continue };
+        if !inspected.insert(relative.clone()) {
             continue;
         }
-        files.extend(looked_at(path, &root.join(inside), &root));
+        files.extend(inspect_file(path, &root.join(relative), &root));
     }
     files
 }
 
-/// Returns the paths of the items, then those of the files that were modified; a short name as the path it is short for.
-fn paths(summary: &HandoffSummary) -> Vec<String> {
+/// Returns the paths named in the items, then those of the modified files. A short path is replaced by the known file it is
+/// the end of.
+fn named_paths(summary: &HandoffSummary) -> Vec<String> {
     let CarryOver { files_modified, files_read, .. } = &summary.carry_over;
     let known: Vec<&String> = files_modified.iter().chain(files_read).collect();
     let mut paths = Vec::new();
     for item in &summary.body {
-        names::names(&item.text, |name| {
+        names::scan_names(&item.text, |name| {
             let Some(path) = names::path_of(&name) else { return };
-            let whole = known.iter().find(|known| ends_with(known, &path));
+            let whole = known.iter().find(|known| is_path_suffix(known, &path));
             paths.push(whole.map_or(path, |known| (*known).clone()));
         });
     }
@@ -55,23 +60,24 @@ fn paths(summary: &HandoffSummary) -> Vec<String> {
     paths
 }
 
-fn ends_with(whole: &str, end: &str) -> bool {
-    let end = end.trim_start_matches("./");
-    whole
-        .strip_suffix(end)
-        .is_some_and(|folder| folder.is_empty() || folder.ends_with('/') || end.starts_with('/'))
+/// Returns whether `suffix` is the end of `path`, starting at a path component.
+fn is_path_suffix(path: &str, suffix: &str) -> bool {
+    let suffix = suffix.trim_start_matches("./");
+    path.strip_suffix(suffix)
+        .is_some_and(|folder| folder.is_empty() || folder.ends_with('/') || suffix.starts_with('/'))
 }
 
-/// Returns the path from the workspace on; `None` when it does not stay inside.
-fn inside(path: &str, workspace: &Path, root: &Path) -> Option<PathBuf> {
+/// Returns `path` relative to the workspace; `None` when it leaves the workspace, is the workspace itself, or begins with
+/// `~`. `root` is the canonical path of `workspace`.
+fn path_in_workspace(path: &str, workspace: &Path, root: &Path) -> Option<PathBuf> {
     let path = Path::new(path);
     let relative = match path.is_absolute() {
         true => path.strip_prefix(workspace).or_else(|_| path.strip_prefix(root)).ok()?,
         false => path,
     };
     let mut inside = PathBuf::new();
-    for part in relative.components() {
-        match part {
+    for component in relative.components() {
+        match component {
             Component::Normal(name) => inside.push(name),
             Component::CurDir => {}
             Component::ParentDir => {
@@ -86,13 +92,14 @@ fn inside(path: &str, workspace: &Path, root: &Path) -> Option<PathBuf> {
     (!is_home && inside.iter().next().is_some()).then_some(inside)
 }
 
-/// Returns the state of the file at `place`; `None` when it is outside after all, or nothing can be said of it.
-fn looked_at(path: String, place: &Path, root: &Path) -> Option<ReferencedFile> {
-    let real = match place.canonicalize() {
+/// Returns the state of the file at `location`, reported under the name `path`; `None` when a link leads outside `root` or
+/// the file system refuses access.
+fn inspect_file(path: String, location: &Path, root: &Path) -> Option<ReferencedFile> {
+    let real = match location.canonicalize() {
         Ok(real) => real,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             let is_bare = !path.contains('/');
-            let is_link = place.symlink_metadata().is_ok();
+            let is_link = location.symlink_metadata().is_ok();
             return (!is_bare && !is_link).then_some(ReferencedFile { path, exists: false, sha256: None });
         }
         Err(_) => return None,
@@ -100,10 +107,10 @@ fn looked_at(path: String, place: &Path, root: &Path) -> Option<ReferencedFile> 
     real.starts_with(root).then(|| ReferencedFile { path, exists: true, sha256: sha256_of(&real) })
 }
 
-/// Returns the hash of a regular file that is not too large.
+/// Returns the hash of a regular file of at most [`REFERENCED_BYTES_MAX`] bytes; `None` for anything else.
 fn sha256_of(path: &Path) -> Option<String> {
     use sha2::Digest;
-    // Opening anything but a regular file may wait for ever.
+    // Opening a special file, such as a FIFO, may block for ever.
     let is_small_file = |data: std::fs::Metadata| data.is_file() && data.len() <= REFERENCED_BYTES_MAX;
     if !path.symlink_metadata().is_ok_and(is_small_file) {
         return None;

@@ -1,232 +1,263 @@
-//! Checks that every name in a summary's items occurs in the messages it covers, and marks the items where one does
-//! not. It compares names, not meaning: a false sentence without names passes. What Segue itself wrote proves nothing.
+//! Grounding: checks that every name in a summary's items occurs in the messages it covers, and marks the items for which
+//! that is not true as unverified.
+//!
+//! Grounding compares names, not meaning, so a false sentence without names passes. Text that Segue itself wrote is no
+//! evidence.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use protocol::{Block, HandoffSummary, Message, SummaryItem};
+use protocol::{ContentBlock, HandoffSummary, Message, SummaryItem};
 use serde_json::Value;
 
-use facts::Facts;
-use facts::{Item, What};
-use names::{Named, Sort};
+use facts::ConversationFacts;
+use facts::{TranscriptItem, TranscriptItemKind};
+use names::{NameClass, NameMention};
 
-mod forms;
 pub(crate) mod names;
 #[cfg(test)]
 mod tests;
+mod text_forms;
 
-/// Looks for the names of a summary in the events it covers; stops looking when all are found.
+/// A search for the names of a summary in the events it covers. It skips all further text once every name is found.
+///
+/// The search is one pass of an Aho–Corasick automaton over each text, so its cost is linear in the length of the text,
+/// however many names there are.
 #[derive(Debug)]
-pub struct Grounding {
-    names: Vec<Wanted>,
-    missing: usize,
-    /// For each pattern of the matcher, the name it is of.
+pub struct GroundingCheck {
+    /// The distinct names.
+    names: Vec<TrackedName>,
+    /// The number of names not found yet.
+    missing_count: usize,
+    /// For each pattern of the matcher, the index of its name in `names`.
     patterns: Vec<usize>,
+    /// The automaton over all spellings of all names; `None` when it could not be built.
     matcher: Option<AhoCorasick>,
 }
 
-/// A name that is looked for.
+/// A name to search for.
 #[derive(Debug)]
-struct Wanted {
-    shown: String,
-    sought: Sought,
-    /// The items it is in.
-    owners: Vec<usize>,
+struct TrackedName {
+    /// The name as the item spells it.
+    display_name: String,
+    /// The pattern to search for.
+    pattern: NamePattern,
+    /// The indexes of the items that contain the name.
+    item_indexes: Vec<usize>,
+    /// Whether the name was found.
     is_found: bool,
 }
 
-/// What of a name decides where it is found: a text has two equal ones or neither.
+/// The properties of a name that decide whether a text contains it. Equal patterns are found in the same texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sought {
-    /// The ways in which it may be written.
-    ways: Vec<String>,
-    sort: Sort,
+pub struct NamePattern {
+    /// The accepted spellings.
+    spellings: Vec<String>,
+    /// The class, which decides where a name may begin and end in a longer word.
+    class: NameClass,
+    /// Whether the item's text was cut off before the name, so that the name may be the end of a longer one.
     open_before: bool,
+    /// Whether the item's text was cut off after the name, so that the name may be the beginning of a longer one.
     open_after: bool,
 }
 
-impl Grounding {
-    /// Begins to look for the names in the items of `summary`. Paths inside `workspace` may be named from there or whole.
+impl GroundingCheck {
+    /// Returns a search for the names in the items of `summary`. A path inside `workspace` may be written absolute or
+    /// relative to it.
     pub fn new(summary: &HandoffSummary, workspace: Option<&Path>) -> Self {
-        Self::of(&summary.body, workspace)
+        Self::from_items(&summary.body, workspace)
     }
 
-    /// Begins to look for the names in `body`.
-    pub(crate) fn of(body: &[SummaryItem], workspace: Option<&Path>) -> Self {
+    /// Returns a search for the names in `body`; see [`GroundingCheck::new`].
+    pub(crate) fn from_items(body: &[SummaryItem], workspace: Option<&Path>) -> Self {
         let root = workspace.map(|path| names::clean_path(&path.to_string_lossy()));
         let mut known: HashMap<(String, bool, bool), usize> = HashMap::new();
-        let mut wanted: Vec<Wanted> = Vec::new();
-        let (mut texts, mut patterns) = (Vec::new(), Vec::new());
-        for (owner, item) in body.iter().enumerate() {
-            names::names(&item.text, |name| {
-                if is_part(&item.text, &name) {
+        let mut tracked: Vec<TrackedName> = Vec::new();
+        let (mut spellings, mut patterns) = (Vec::new(), Vec::new());
+        for (item_index, item) in body.iter().enumerate() {
+            names::scan_names(&item.text, |name| {
+                if is_number_fragment(&item.text, &name) {
                     return;
                 }
                 let key = (name.text.to_string(), name.open_before, name.open_after);
-                let at = *known.entry(key).or_insert_with(|| {
-                    let sought = Sought::of(&name, root.as_deref());
-                    texts.extend(sought.ways.iter().cloned());
-                    patterns.resize(texts.len(), wanted.len());
-                    let shown = name.shown.to_owned();
-                    wanted.push(Wanted { shown, sought, owners: Vec::new(), is_found: false });
-                    wanted.len() - 1
+                let index = *known.entry(key).or_insert_with(|| {
+                    let pattern = NamePattern::from_mention(&name, root.as_deref());
+                    spellings.extend(pattern.spellings.iter().cloned());
+                    patterns.resize(spellings.len(), tracked.len());
+                    tracked.push(TrackedName {
+                        display_name: name.display_name.to_owned(),
+                        pattern,
+                        item_indexes: Vec::new(),
+                        is_found: false,
+                    });
+                    tracked.len() - 1
                 });
-                if !wanted[at].owners.contains(&owner) {
-                    wanted[at].owners.push(owner);
+                if !tracked[index].item_indexes.contains(&item_index) {
+                    tracked[index].item_indexes.push(item_index);
                 }
             });
         }
-        // The other kinds of automaton take longer to build than a thread takes to search.
+        // Building one of the other kinds of automaton takes longer than searching a thread.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
-        let matcher = AhoCorasick::builder().kind(kind).build(&texts).ok();
-        Self { missing: wanted.len(), names: wanted, patterns, matcher }
+        let matcher = AhoCorasick::builder().kind(kind).build(&spellings).ok();
+        Self { missing_count: tracked.len(), names: tracked, patterns, matcher }
     }
 
-    /// Returns whether every name was found, so that no more events need to be shown.
+    /// Returns whether every name was found, so that no further event needs to be searched.
     pub fn is_done(&self) -> bool {
-        self.missing == 0
+        self.missing_count == 0
     }
 
-    /// Takes the next covered event. What a sub-agent did and what nobody typed is not covered.
-    pub fn see(&mut self, item: &Item) {
-        if self.is_done() || item.side {
+    /// Searches the next covered event. Events of sub-agents and injected messages are no evidence and are skipped.
+    pub fn visit(&mut self, item: &TranscriptItem) {
+        if self.is_done() || item.is_subagent {
             return;
         }
-        match &item.what {
-            What::Message(Message::Human(_)) if item.injected => {}
-            What::Message(message) => self.message(message),
-            What::ImportedSummary(text) => self.text(text),
-            What::InheritedSummary { proven, .. } => self.text(proven),
-            What::Note | What::Boundary | What::Unread | What::Other => {}
+        match &item.kind {
+            TranscriptItemKind::Message(Message::Human(_)) if item.is_injected => {}
+            TranscriptItemKind::Message(message) => self.search_message(message),
+            TranscriptItemKind::ImportedSummary(text) => self.search_text(text),
+            TranscriptItemKind::InheritedSummary { grounded, .. } => self.search_text(grounded),
+            TranscriptItemKind::Note
+            | TranscriptItemKind::Boundary
+            | TranscriptItemKind::Unreadable
+            | TranscriptItemKind::Other => {}
         }
     }
 
-    /// Takes lines that a model was shown of the covered events, each with its number. One without a number is of our own
-    /// making.
-    pub fn see_shown(&mut self, lines: &str) {
+    /// Searches the lines of a selection, each of which begins with the seq of its event in brackets. A line without a seq
+    /// was written by Segue and is skipped.
+    pub fn search_selection(&mut self, lines: &str) {
         if !self.is_done() {
-            self.text(&from_events(lines));
+            self.search_text(&event_text(lines));
         }
     }
 
-    /// Takes the facts of the covered events.
-    pub fn see_facts(&mut self, facts: &Facts) {
-        let names =
-            [&facts.references, &facts.identifiers, &facts.values, &facts.commands, &facts.error_types];
+    /// Searches the facts extracted from the covered events.
+    pub fn search_facts(&mut self, facts: &ConversationFacts) {
+        let names = [
+            &facts.references,
+            &facts.identifiers,
+            &facts.argument_values,
+            &facts.commands,
+            &facts.error_types,
+        ];
         let names = names.into_iter().flatten().map(|name| name.text.as_str());
         let quotes =
             facts.requests.iter().chain(&facts.statements).chain(&facts.errors).chain(&facts.decisions);
-        let quotes = quotes.chain(&facts.proven_summary);
+        let quotes = quotes.chain(&facts.grounded_summary);
         let texts = facts.files.iter().map(|file| file.path.as_str()).chain(names);
         for text in texts.chain(quotes.map(|quote| quote.text.as_str())) {
             if self.is_done() {
                 return;
             }
-            self.text(text);
+            self.search_text(text);
         }
     }
 
-    /// Takes what the person said about the summary, a goal or feedback: it is theirs as much as a message is.
-    pub fn see_words(&mut self, words: &str) {
-        self.text(words);
+    /// Searches a text of the person about the summary, such as the goal or feedback. It is evidence like a message.
+    pub fn search_user_text(&mut self, text: &str) {
+        self.search_text(text);
     }
 
-    fn message(&mut self, message: &Message) {
+    /// Searches the text, the tool names and the tool arguments of a message.
+    fn search_message(&mut self, message: &Message) {
         for block in message.content() {
             match block {
-                Block::Text { text } => self.text(text),
-                Block::ToolCall { name, args, .. } => {
-                    self.text(name);
-                    self.value(args);
+                ContentBlock::Text { text } => self.search_text(text),
+                ContentBlock::ToolCall { name, args, .. } => {
+                    self.search_text(name);
+                    self.search_json(args);
                 }
-                Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => {}
+                ContentBlock::Thinking { .. } | ContentBlock::Media { .. } | ContentBlock::Opaque { .. } => {}
             }
         }
     }
 
-    fn value(&mut self, value: &Value) {
+    /// Searches all keys, strings and numbers of a JSON value.
+    fn search_json(&mut self, value: &Value) {
         match value {
-            Value::String(text) => self.text(text),
-            Value::Array(items) => items.iter().for_each(|item| self.value(item)),
+            Value::String(text) => self.search_text(text),
+            Value::Array(items) => items.iter().for_each(|item| self.search_json(item)),
             Value::Object(fields) => fields.iter().for_each(|(key, item)| {
-                self.text(key);
-                self.value(item);
+                self.search_text(key);
+                self.search_json(item);
             }),
-            Value::Number(number) => self.text(&number.to_string()),
+            Value::Number(number) => self.search_text(&number.to_string()),
             Value::Null | Value::Bool(_) => {}
         }
     }
 
-    /// Looks in a text, and again in the other forms it may be meant in.
-    fn text(&mut self, text: &str) {
-        if self.is_done() || self.look(text) {
+    /// Searches a text as it is and, if names are still missing, in its other forms (see [`text_forms`]).
+    fn search_text(&mut self, text: &str) {
+        if self.is_done() || self.search_form(text) {
             return;
         }
-        forms::each(text, |form| self.look(form));
+        text_forms::search_forms(text, |form| self.search_form(form));
     }
 
-    /// Marks what `text` holds as found; returns whether nothing is missing any more.
-    fn look(&mut self, text: &str) -> bool {
-        let Some(matcher) = &self.matcher else { return self.missing == 0 };
-        // Overlapping, because one name is often a part of another.
+    /// Marks the names that `text` contains as found. Returns whether all names are found now.
+    fn search_form(&mut self, text: &str) -> bool {
+        let Some(matcher) = &self.matcher else { return self.missing_count == 0 };
+        // Overlapping matches are needed because one name is often a part of another.
         for hit in matcher.find_overlapping_iter(text) {
             let name = &mut self.names[self.patterns[hit.pattern().as_usize()]];
-            if name.is_found || !name.sought.is_at(text, hit.start()..hit.end()) {
+            if name.is_found || !name.pattern.is_at(text, hit.start()..hit.end()) {
                 continue;
             }
             name.is_found = true;
-            self.missing -= 1;
-            if self.missing == 0 {
+            self.missing_count -= 1;
+            if self.missing_count == 0 {
                 return true;
             }
         }
         false
     }
 
-    /// Returns what was not found.
-    pub fn absent(&self) -> Vec<Sought> {
-        self.names.iter().filter(|name| !name.is_found).map(|name| name.sought.clone()).collect()
+    /// Returns the patterns of the names that were not found.
+    pub fn missing_patterns(&self) -> Vec<NamePattern> {
+        self.names.iter().filter(|name| !name.is_found).map(|name| name.pattern.clone()).collect()
     }
 
-    /// Returns whether nothing but what is in `absent` is still looked for.
-    pub fn wants_only(&self, absent: &[Sought]) -> bool {
-        self.names.iter().all(|name| name.is_found || absent.contains(&name.sought))
+    /// Returns whether every name that was not found is among `known_missing`.
+    pub fn is_missing_only(&self, known_missing: &[NamePattern]) -> bool {
+        self.names.iter().all(|name| name.is_found || known_missing.contains(&name.pattern))
     }
 
-    /// Returns the names that were not found, by the index of their item.
-    pub fn missing(&self) -> Vec<(usize, Vec<String>)> {
+    /// Returns the names that were not found, grouped by the index of their item, in ascending order.
+    pub fn missing_names(&self) -> Vec<(usize, Vec<String>)> {
         let mut missing: Vec<(usize, Vec<String>)> = Vec::new();
         for name in self.names.iter().filter(|name| !name.is_found) {
-            for owner in &name.owners {
-                match missing.iter_mut().find(|(item, _)| item == owner) {
-                    Some((_, names)) if names.contains(&name.shown) => {}
-                    Some((_, names)) => names.push(name.shown.clone()),
-                    None => missing.push((*owner, vec![name.shown.clone()])),
+            for item_index in &name.item_indexes {
+                match missing.iter_mut().find(|(item, _)| item == item_index) {
+                    Some((_, names)) if names.contains(&name.display_name) => {}
+                    Some((_, names)) => names.push(name.display_name.clone()),
+                    None => missing.push((*item_index, vec![name.display_name.clone()])),
                 }
             }
         }
-        missing.sort_by_key(|(owner, _)| *owner);
+        missing.sort_by_key(|(item_index, _)| *item_index);
         missing
     }
 
-    /// Marks the items that name what was not found; returns how many there are.
-    pub fn finish(self, summary: &mut HandoffSummary) -> usize {
-        self.mark(&mut summary.body)
+    /// Marks every item of `summary` as verified or unverified, and returns the number of unverified ones. `summary` must be
+    /// the one that the search was created for.
+    pub fn mark_summary(self, summary: &mut HandoffSummary) -> usize {
+        self.mark_items(&mut summary.body)
     }
 
-    /// Marks the items of `body`, which this was made of.
-    pub(crate) fn mark(self, body: &mut [SummaryItem]) -> usize {
+    /// Marks every item of `body`; see [`GroundingCheck::mark_summary`].
+    pub(crate) fn mark_items(self, body: &mut [SummaryItem]) -> usize {
         for item in body.iter_mut() {
             item.verified = true;
             item.unfound.clear();
         }
-        let missing = self.missing();
+        let missing = self.missing_names();
         let count = missing.len();
-        for (owner, names) in missing {
-            if let Some(item) = body.get_mut(owner) {
+        for (item_index, names) in missing {
+            if let Some(item) = body.get_mut(item_index) {
                 item.verified = false;
                 item.unfound = names;
             }
@@ -235,80 +266,84 @@ impl Grounding {
     }
 }
 
-impl Sought {
-    fn of(name: &Named<'_>, root: Option<&str>) -> Self {
-        let (sort, open_before, open_after) = (name.sort, name.open_before, name.open_after);
-        Self { ways: written(name, root), sort, open_before, open_after }
+impl NamePattern {
+    /// Returns the pattern of a name. `root` is the cleaned path of the workspace.
+    fn from_mention(name: &NameMention<'_>, root: Option<&str>) -> Self {
+        let (class, open_before, open_after) = (name.class, name.open_before, name.open_after);
+        Self { spellings: spellings(name, root), class, open_before, open_after }
     }
 
+    /// Returns whether the match at `span` of `text` is the name itself and not a part of a longer name.
     fn is_at(&self, text: &str, span: Range<usize>) -> bool {
-        (self.open_before || forms::begins(text, span.start, self.sort))
-            && (self.open_after || forms::ends(text, span.end, self.sort))
+        (self.open_before || text_forms::can_begin_at(text, span.start, self.class))
+            && (self.open_after || text_forms::can_end_at(text, span.end, self.class))
     }
 }
 
-/// Returns whether a number is a part of a longer one where `text` has it, as in a version: nothing of that sort is ever
-/// found on its own.
-fn is_part(text: &str, name: &Named<'_>) -> bool {
-    // What is shown of a name is a piece of the text it was found in.
-    let start = name.shown.as_ptr().addr() - text.as_ptr().addr();
-    let end = start + name.shown.len();
-    name.sort == Sort::Number
-        && !((name.open_before || forms::begins(text, start, name.sort))
-            && (name.open_after || forms::ends(text, end, name.sort)))
+/// Returns whether a number is a part of a longer one in the item's own `text`, as in a version. Such a fragment would never
+/// be found on its own, so it is not searched for.
+fn is_number_fragment(text: &str, name: &NameMention<'_>) -> bool {
+    // `display_name` is a slice of `text`, so its offset is the distance of the two pointers.
+    let start = name.display_name.as_ptr().addr() - text.as_ptr().addr();
+    let end = start + name.display_name.len();
+    name.class == NameClass::Number
+        && !((name.open_before || text_forms::can_begin_at(text, start, name.class))
+            && (name.open_after || text_forms::can_end_at(text, end, name.class)))
 }
 
-/// Returns the ways in which a name may be written.
-fn written(name: &Named<'_>, root: Option<&str>) -> Vec<String> {
+/// Returns the accepted spellings of a name: as it is, without markup, relative to the workspace, without the `v` of a
+/// version, other notations of a number, and with a small first letter at the beginning of a line.
+fn spellings(name: &NameMention<'_>, root: Option<&str>) -> Vec<String> {
     let text = name.text.as_ref();
-    let mut ways = vec![text.to_owned()];
-    let bare = forms::bare(text);
-    if bare != text {
-        ways.push(bare);
+    let mut spellings = vec![text.to_owned()];
+    let unmarked = text_forms::strip_markup(text);
+    if unmarked != text {
+        spellings.push(unmarked);
     }
     if let Some(inside) = root.and_then(|root| text.strip_prefix(root)?.strip_prefix('/')) {
-        ways.push(inside.to_owned());
+        spellings.push(inside.to_owned());
     }
     if let Some(number) =
         text.strip_prefix(['v', 'V']).filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))
     {
-        ways.push(number.to_owned());
+        spellings.push(number.to_owned());
     }
-    if name.sort == Sort::Number {
-        ways.extend(numbers(text));
+    if name.class == NameClass::Number {
+        spellings.extend(number_spellings(text));
     }
     let mut letters = text.chars();
     if let Some(first) = letters.next().filter(|first| name.begins_line && first.is_uppercase()) {
-        ways.push(first.to_lowercase().chain(letters).collect());
+        spellings.push(first.to_lowercase().chain(letters).collect());
     }
-    ways.retain(|way| !way.is_empty());
-    ways.dedup();
-    ways
+    spellings.retain(|spelling| !spelling.is_empty());
+    spellings.dedup();
+    spellings
 }
 
-/// Returns the other ways to write a number: digits in groups or not, a space before the unit or not.
-fn numbers(text: &str) -> Vec<String> {
+/// Returns the notations of a number: with and without digit groups, with and without a space before the unit.
+fn number_spellings(text: &str) -> Vec<String> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ','))).unwrap_or(text.len());
     let (digits, unit) = (&text[..end], text[end..].trim_start_matches([' ', '\u{a0}', '\u{202f}']));
-    let joined = digits.replace(',', "");
-    let grouped = match joined.split_once('.') {
-        Some((whole, rest)) => format!("{}.{rest}", in_groups(whole)),
-        None => in_groups(&joined),
+    let plain = digits.replace(',', "");
+    let grouped = match plain.split_once('.') {
+        Some((whole, fraction)) => format!("{}.{fraction}", group_digits(whole)),
+        None => group_digits(&plain),
     };
-    let mut ways = Vec::new();
-    for digits in [&joined, &grouped] {
-        ways.push(format!("{digits}{unit}"));
+    let mut spellings = Vec::new();
+    for digits in [&plain, &grouped] {
+        spellings.push(format!("{digits}{unit}"));
         if !unit.is_empty() {
-            ways.push(format!("{digits} {unit}"));
+            spellings.push(format!("{digits} {unit}"));
         }
     }
-    ways
+    spellings
 }
 
-fn in_groups(digits: &str) -> String {
+/// Returns the digits with a comma before each group of three.
+fn group_digits(digits: &str) -> String {
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -316,31 +351,32 @@ fn in_groups(digits: &str) -> String {
     out
 }
 
-/// Whom the lines of a selection may be of; a colon ends it.
+/// The labels with which lines of a selection may begin. A colon ends the label.
 const SPEAKERS: [&str; 3] = ["User", "Assistant", "Result"];
 
-/// Returns what of a selection's lines is from the events: not their numbers, not who speaks, and no line without a number.
-fn from_events(lines: &str) -> String {
+/// Returns the text of events in the lines of a selection: without seqs in brackets, without labels, and without lines that
+/// have no seq.
+fn event_text(lines: &str) -> String {
     let mut out = String::with_capacity(lines.len());
     for line in lines.lines() {
         let Some(length) = ref_length(line) else { continue };
-        let mut rest = line[length..].trim_start();
-        if SPEAKERS.iter().any(|speaker| rest.starts_with(speaker)) {
-            rest = rest.split_once(": ").map_or(rest, |(_, said)| said);
+        let mut remaining = line[length..].trim_start();
+        if SPEAKERS.iter().any(|speaker| remaining.starts_with(speaker)) {
+            remaining = remaining.split_once(": ").map_or(remaining, |(_, content)| content);
         }
-        while let Some(at) = rest.find('[') {
-            out.push_str(&rest[..at]);
-            let length = ref_length(&rest[at..]);
+        while let Some(start) = remaining.find('[') {
+            out.push_str(&remaining[..start]);
+            let length = ref_length(&remaining[start..]);
             out.push_str(if length.is_some() { " " } else { "[" });
-            rest = &rest[at + length.unwrap_or(1)..];
+            remaining = &remaining[start + length.unwrap_or(1)..];
         }
-        out.push_str(rest);
+        out.push_str(remaining);
         out.push('\n');
     }
     out
 }
 
-/// Returns the length of the seq in brackets that `text` begins with.
+/// Returns the length in bytes of the bracketed seq that `text` begins with, such as `[12]`; `None` when there is none.
 fn ref_length(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('[')?.bytes().take_while(u8::is_ascii_digit).count();
     (digits > 0 && text[1 + digits..].starts_with(']')).then_some(digits + 2)

@@ -1,58 +1,68 @@
-//! The one function from a summary's JSON to the Markdown that is shown, stored and injected, and the cut that keeps
-//! both within a limit. The text of a summary is data here: it cannot end its block or break the Markdown around it.
+//! Rendering a summary to the Markdown that is shown, stored and injected, and cutting a summary to a token budget.
 //!
-//! In JSON a text is what people read: nothing in it hides or reorders. In Markdown it is inert as well: what is
-//! injected into a prompt is what was shown, byte for byte, because making it inert once more changes nothing.
+//! The texts in a summary are data. In the JSON they have no characters that hide or reorder others. In the Markdown they
+//! are also escaped, so that a text can neither end the block that contains it nor break the Markdown around it. Escaping
+//! is idempotent: neutralizing the Markdown again for a prompt does not change it, so the injected text equals the shown
+//! one byte for byte.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use memory::block;
+use memory::managed_block;
 use model::tokens::CHARS_PER_TOKEN;
-use model::{inert, tokens};
-use protocol::{HandoffSummary, ItemKind, SummaryItem};
+use model::{tokens, untrusted_text};
+use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use facts::phrase::{clip, flat};
+use facts::formatting::{to_single_line, truncate_with_ellipsis};
 
 #[cfg(test)]
 mod tests;
-/// Graphemes below which a title, TL;DR or last sentence is not shortened further.
-const GRAPHEMES_MIN: usize = 24;
-/// Plain characters above which so few graphemes are letters with marks piled on them, or signs of many tokens each.
-const PILED_CHARS_MIN: usize = 4 * GRAPHEMES_MIN;
 
-/// A summary within its limit, and what that took.
+/// The length in grapheme clusters at which a title, a TL;DR or a last sentence is not shortened further.
+const GRAPHEMES_MIN: usize = 24;
+/// The cost, in characters of ordinary text, above which a text of so few grapheme clusters is shortened further. Such a
+/// text has letters with many combining marks, or signs that take many tokens each.
+const DENSE_CHARS_MIN: usize = 4 * GRAPHEMES_MIN;
+
+/// A summary within its budget.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fitted {
-    /// The summary.
+pub struct FittedSummary {
+    /// The summary, normalized.
     pub summary: HandoffSummary,
-    /// What was cut; `None` when it is whole.
-    pub cut: Option<Cut>,
+    /// The size before and after the cut; `None` when nothing was cut.
+    pub cut: Option<SummaryCut>,
 }
 
-/// How long a summary's Markdown was before it was cut, and is since.
+/// The size of a summary's Markdown before and after a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
-    /// Tokens of the whole.
+pub struct SummaryCut {
+    /// The tokens before the cut.
     pub tokens_before: u64,
-    /// Tokens that are left; over the limit only when no valid summary is within it.
+    /// The tokens after the cut. They exceed the budget only if no valid summary fits it.
     pub tokens_after: u64,
 }
 
-/// Returns the summary as Markdown.
-pub fn render(summary: &HandoffSummary) -> String {
-    markdown(&summary.title, &summary.tldr, &summary.body)
+/// Returns the summary as Markdown. The function is pure: the same summary always gives the same text.
+pub fn render_summary(summary: &HandoffSummary) -> String {
+    render_markdown(&summary.title, &summary.tldr, &summary.body)
 }
 
-/// Returns title, TL;DR and items as Markdown: each kind under its heading, each line of an item one bullet.
-pub fn markdown(title: &str, tldr: &str, body: &[SummaryItem]) -> String {
-    // Two asterisks within the title would end its emphasis.
-    let mut md = format!("**{}**\n{}\n", inert(&line(title).replace("**", "")), guarded(&inert(tldr)));
-    for kind in ItemKind::ALL {
-        let mut items =
-            body.iter().filter(|item| item.kind == kind && !settled(&item.text).is_empty()).peekable();
+/// Returns title, TL;DR and items as Markdown: the items of each kind under its heading, each line of an item as one
+/// bullet. An unverified item ends with [`SummaryItem::UNVERIFIED`].
+pub fn render_markdown(title: &str, tldr: &str, body: &[SummaryItem]) -> String {
+    // Two asterisks inside the title would end its bold text.
+    let mut md = format!(
+        "**{}**\n{}\n",
+        escape_tags(&normalize_line(title).replace("**", "")),
+        escape_block_start(&escape_tags(tldr))
+    );
+    for kind in SummaryItemKind::ALL {
+        let mut items = body
+            .iter()
+            .filter(|item| item.kind == kind && !normalize_lines(&item.text).is_empty())
+            .peekable();
         if items.peek().is_some() {
             md.push_str("\n### ");
             md.push_str(heading(kind));
@@ -65,11 +75,12 @@ pub fn markdown(title: &str, tldr: &str, body: &[SummaryItem]) -> String {
     md
 }
 
+/// Appends the lines of an item as bullets.
 fn push_bullets(md: &mut String, item: &SummaryItem) {
-    let text = settled(&item.text);
+    let text = normalize_lines(&item.text);
     for line in text.lines() {
         md.push_str("- ");
-        md.push_str(&guarded(&inert(line)));
+        md.push_str(&escape_block_start(&escape_tags(line)));
         md.push('\n');
     }
     if !item.verified {
@@ -77,133 +88,138 @@ fn push_bullets(md: &mut String, item: &SummaryItem) {
     }
 }
 
-/// Returns the heading of a kind.
-pub const fn heading(kind: ItemKind) -> &'static str {
+/// Returns the heading of a kind (contract §4).
+pub const fn heading(kind: SummaryItemKind) -> &'static str {
     match kind {
-        ItemKind::Objective => "Objective",
-        ItemKind::Progress => "Progress",
-        ItemKind::Decision => "Decisions",
-        ItemKind::NextStep => "Next steps",
-        ItemKind::Blocker => "Blockers",
-        ItemKind::Artifact => "Artifacts",
+        SummaryItemKind::Objective => "Objective",
+        SummaryItemKind::Progress => "Progress",
+        SummaryItemKind::Decision => "Decisions",
+        SummaryItemKind::NextStep => "Next steps",
+        SummaryItemKind::Blocker => "Blockers",
+        SummaryItemKind::Artifact => "Artifacts",
     }
 }
 
-/// Returns the lines of an item as they are kept: each on its own, without what hides, none empty.
-pub(crate) fn settled(text: &str) -> String {
-    text.lines().map(line).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+/// Returns the normalized text of an item: each line normalized by [`normalize_line`], without empty lines.
+pub(crate) fn normalize_lines(text: &str) -> String {
+    text.lines().map(normalize_line).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns `text` on one line, without characters that hide or reorder others, and unable to open a fence.
-pub(crate) fn line(text: &str) -> String {
-    let mut line = flat(&without_hidden(text));
-    // What is left of a long row of them may be a fence again.
+/// Returns `text` on one line, without characters that hide or reorder others, and without code fences.
+pub(crate) fn normalize_line(text: &str) -> String {
+    let mut line = to_single_line(&strip_hidden(text));
+    // Replacing a long run of backticks may leave three of them, so it is repeated.
     while line.contains("```") {
         line = line.replace("```", "`");
     }
     line
 }
 
-/// Returns what [`line()`] returns, with everything that could be read as a tag escaped: it can neither open nor close
-/// the block or another delimiter, and stays what it is when it is made inert again.
-pub(crate) fn inert(text: &str) -> String {
-    block::neutralise(&inert::text(&line(text)))
+/// Returns the result of [`normalize_line`] with everything escaped that could be read as a tag, so that the text can
+/// neither open nor close a delimiter. Escaping the result again does not change it.
+pub(crate) fn escape_tags(text: &str) -> String {
+    managed_block::escape_block_tags(&untrusted_text::neutralize(&normalize_line(text)))
 }
 
-/// Returns `text` without characters that hide or reorder others; white space and control characters become spaces.
-pub(crate) fn without_hidden(text: &str) -> String {
-    inert::visible(&text.replace(|c: char| c.is_whitespace() || c.is_control(), " "))
+/// Returns `text` without characters that hide or reorder others. White space and control characters become spaces.
+pub(crate) fn strip_hidden(text: &str) -> String {
+    untrusted_text::strip_hidden_characters(&text.replace(|c: char| c.is_whitespace() || c.is_control(), " "))
 }
 
-/// What a backslash before it makes text, where Markdown would read the start of a block.
+/// The characters that can start a Markdown block and are escaped with a backslash.
 const BLOCK_SIGNS: [char; 11] = ['#', '>', '<', '|', '~', '[', '-', '*', '+', '_', '='];
 
-/// Escapes the start of a line where Markdown would read a block: a heading, list, quote, fence, rule, table or HTML;
-/// and where the line itself begins with such an escape. [`unguarded`] takes it back.
-fn guarded(line: &str) -> String {
+/// Escapes the start of a line that Markdown would read as a block: a heading, list, quote, fence, rule, table or HTML. A
+/// line that begins with such an escape gets another one, so that [`unescape_block_start`] restores every line.
+///
+/// The boxes of a task list stay, because they are meant as such.
+fn escape_block_start(line: &str) -> String {
     if ["[ ] ", "[x] "].iter().any(|task| line.starts_with(task)) {
         return line.to_owned();
     }
-    if let Some(at) = escaped(line) {
-        return format!("{}\\{}", &line[..at], &line[at..]);
+    if let Some(position) = escape_position(line) {
+        return format!("{}\\{}", &line[..position], &line[position..]);
     }
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    let numbered = (1..=9).contains(&digits) && line[digits..].starts_with(['.', ')']);
-    if numbered && line[digits + 1..].starts_with([' ']) {
+    let is_numbered = (1..=9).contains(&digits) && line[digits..].starts_with(['.', ')']);
+    if is_numbered && line[digits + 1..].starts_with([' ']) {
         return format!("{}\\{}", &line[..digits], &line[digits..]);
     }
-    let mut rest = line.chars();
-    let first = rest.next().unwrap_or(' ');
-    let spaced = rest.as_str().is_empty() || rest.as_str().starts_with(' ');
-    let rule_only = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '*' | '_' | '=' | ' '));
-    let opens = match first {
+    let mut chars = line.chars();
+    let first = chars.next().unwrap_or(' ');
+    let is_followed_by_space = chars.as_str().is_empty() || chars.as_str().starts_with(' ');
+    let is_rule = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '*' | '_' | '=' | ' '));
+    let opens_block = match first {
         '#' | '>' | '<' | '|' | '~' => true,
         '[' => line.contains("]:"),
-        '-' | '*' | '+' => spaced || rule_only,
-        '_' | '=' => rule_only,
+        '-' | '*' | '+' => is_followed_by_space || is_rule,
+        '_' | '=' => is_rule,
         _ => false,
     };
-    if opens { format!("\\{line}") } else { line.to_owned() }
+    if opens_block { format!("\\{line}") } else { line.to_owned() }
 }
 
-/// Returns a line without the backslash that rendering puts before what Markdown would read as a block.
-pub(crate) fn unguarded(line: &str) -> Cow<'_, str> {
-    match escaped(line) {
-        Some(at) => Cow::Owned(format!("{}{}", &line[..at], &line[at + 1..])),
+/// Returns a line without the escape that [`escape_block_start`] adds.
+pub(crate) fn unescape_block_start(line: &str) -> Cow<'_, str> {
+    match escape_position(line) {
+        Some(position) => Cow::Owned(format!("{}{}", &line[..position], &line[position + 1..])),
         None => Cow::Borrowed(line),
     }
 }
 
-/// Returns where the backslashes are that make the start of a line text.
-fn escaped(line: &str) -> Option<usize> {
+/// Returns the byte offset of the backslashes that escape the start of a line; `None` when it has none.
+fn escape_position(line: &str) -> Option<usize> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let sign = line[digits..].strip_prefix('\\')?.trim_start_matches('\\');
     let signs: &[char] = if digits > 0 { &['.', ')'] } else { &BLOCK_SIGNS };
     sign.starts_with(signs).then_some(digits)
 }
 
-/// Returns the summary as it is kept, within `tokens_max` tokens of Markdown, and what was cut for that.
+/// Normalizes a summary and cuts it until its Markdown has at most `tokens_max` tokens.
 ///
-/// Whole items go first, the least needed kinds first, down to three; then sentences from the end of the longest
-/// item; then TL;DR and title. A valid summary comes before the limit: no cut leaves fewer than three items, so
-/// below a very small limit what remains is as short as a summary of three items can be, and longer than the limit.
-pub fn fit(mut summary: HandoffSummary, tokens_max: u64) -> Fitted {
-    summary.title = line(&summary.title);
-    summary.tldr = line(&summary.tldr);
+/// The cut removes whole items first, the least needed kinds first, down to [`BODY_ITEMS_MIN`]; then sentences from the
+/// end of the longest item; then it shortens the TL;DR and the title.
+///
+/// Validity takes precedence over the budget: no cut leaves fewer than [`BODY_ITEMS_MIN`] items, so with a very small
+/// budget the result is as short as such a summary can be, and exceeds the budget.
+pub fn fit_summary(mut summary: HandoffSummary, tokens_max: u64) -> FittedSummary {
+    summary.title = normalize_line(&summary.title);
+    summary.tldr = normalize_line(&summary.tldr);
     for item in &mut summary.body {
-        item.text = settled(&item.text);
-        item.unfound.iter_mut().for_each(|name| *name = line(name));
+        item.text = normalize_lines(&item.text);
+        item.unfound.iter_mut().for_each(|name| *name = normalize_line(name));
     }
     summary.body.retain(|item| !item.text.is_empty());
-    let mut md = render(&summary);
-    let tokens_before = tokens::estimate(&md);
+    let mut md = render_summary(&summary);
+    let tokens_before = tokens::estimate_tokens(&md);
     let mut is_cut = false;
-    // No text longer than the whole may be can stay; the rest is cut with more care.
+    // No single text can be longer than the whole budget, so an oversized one is cut to it at once. This bounds the number
+    // of rounds.
     let graphemes_max = usize::try_from(tokens_max.saturating_mul(CHARS_PER_TOKEN)).unwrap_or(usize::MAX);
-    while !tokens::fits(&md, tokens_max) && cut_once(&mut summary, graphemes_max) {
+    while !tokens::fits(&md, tokens_max) && shorten_once(&mut summary, graphemes_max) {
         is_cut = true;
-        md = render(&summary);
+        md = render_summary(&summary);
     }
     for item in &mut summary.body {
-        // A name that went with its sentence is nothing to check any more.
+        // An unfound name whose sentence was cut is not in the item any more.
         item.unfound.retain(|name| item.text.contains(name.as_str()));
     }
-    let cut = is_cut.then(|| Cut { tokens_before, tokens_after: tokens::estimate(&md) });
-    Fitted { summary, cut }
+    let cut = is_cut.then(|| SummaryCut { tokens_before, tokens_after: tokens::estimate_tokens(&md) });
+    FittedSummary { summary, cut }
 }
 
-/// The order in which kinds are given up.
-const LEAST_NEEDED: [ItemKind; 6] = [
-    ItemKind::Artifact,
-    ItemKind::Progress,
-    ItemKind::Blocker,
-    ItemKind::Decision,
-    ItemKind::NextStep,
-    ItemKind::Objective,
+/// The kinds in the order in which their items are removed.
+const DROP_ORDER: [SummaryItemKind; 6] = [
+    SummaryItemKind::Artifact,
+    SummaryItemKind::Progress,
+    SummaryItemKind::Blocker,
+    SummaryItemKind::Decision,
+    SummaryItemKind::NextStep,
+    SummaryItemKind::Objective,
 ];
 
-/// Makes the summary a little shorter; returns false when nothing can be given up.
-fn cut_once(summary: &mut HandoffSummary, graphemes_max: usize) -> bool {
+/// Makes one cut. Returns false when the summary cannot be shortened further.
+fn shorten_once(summary: &mut HandoffSummary, graphemes_max: usize) -> bool {
     if summary.body.len() > BODY_ITEMS_MIN && drop_item(&mut summary.body) {
         return true;
     }
@@ -214,50 +230,51 @@ fn cut_once(summary: &mut HandoffSummary, graphemes_max: usize) -> bool {
         || shorten(&mut summary.title, TITLE_GRAPHEMES_MAX)
 }
 
-/// Removes the last item of the kind that is needed least; a kind goes altogether only when each has one item left.
+/// Removes the last item of the least needed kind. A kind loses its only item just when no kind has more than one. Returns
+/// false when there is no item.
 fn drop_item(body: &mut Vec<SummaryItem>) -> bool {
-    let count = |kind: &ItemKind| body.iter().filter(|item| item.kind == *kind).count();
-    let repeated = LEAST_NEEDED.into_iter().find(|kind| count(kind) > 1);
-    let kind = repeated.or_else(|| LEAST_NEEDED.into_iter().find(|kind| count(kind) > 0));
-    let at = kind.and_then(|kind| body.iter().rposition(|item| item.kind == kind));
-    if let Some(at) = at {
-        body.remove(at);
+    let count = |kind: &SummaryItemKind| body.iter().filter(|item| item.kind == *kind).count();
+    let repeated = DROP_ORDER.into_iter().find(|kind| count(kind) > 1);
+    let kind = repeated.or_else(|| DROP_ORDER.into_iter().find(|kind| count(kind) > 0));
+    let index = kind.and_then(|kind| body.iter().rposition(|item| item.kind == kind));
+    if let Some(index) = index {
+        body.remove(index);
     }
-    at.is_some()
+    index.is_some()
 }
 
-/// Cuts the last line, sentence or, when it is only one, its end, and all that is beyond `graphemes_max`; returns false
-/// when `text` is as short as it may get.
+/// Cuts `text` to `graphemes_max` grapheme clusters, then removes its last line, else its last sentence, else the end of
+/// its only sentence. Returns false when `text` is as short as it may get.
 fn drop_sentence(text: &mut String, graphemes_max: usize) -> bool {
-    let whole = text.len();
-    *text = clip(text, graphemes_max.max(PILED_CHARS_MIN));
+    let length_before = text.len();
+    *text = truncate_with_ellipsis(text, graphemes_max.max(DENSE_CHARS_MIN));
     if let Some(end) = text.rfind('\n') {
         text.truncate(end);
         return true;
     }
-    let last = model::extractive::sentences(text).last().unwrap_or_default();
-    match text.trim_end().strip_suffix(last.trim_end()).map(|kept| kept.trim_end().len()) {
+    let last = model::sentence_ranking::split_sentences(text).last().unwrap_or_default();
+    match text.trim_end().strip_suffix(last.trim_end()).map(|remaining| remaining.trim_end().len()) {
         Some(end) if end > 0 && end < text.len() => {
             text.truncate(end);
             true
         }
-        Some(_) | None => shorten(text, usize::MAX) || text.len() < whole,
+        Some(_) | None => shorten(text, usize::MAX) || text.len() < length_before,
     }
 }
 
-/// Cuts `text` to two thirds of its length, or to `graphemes_max` if that is less; returns false when it is as short as
-/// it may get.
+/// Cuts `text` to two thirds of its length, or to `graphemes_max` if that is less. Returns false when it is as short as it
+/// may get.
 fn shorten(text: &mut String, graphemes_max: usize) -> bool {
     let graphemes = text.graphemes(true).count();
     let target = (graphemes * 2 / 3).min(graphemes_max);
     let shorter = if target >= GRAPHEMES_MIN {
-        clip(text, target)
-    } else if tokens::fits(text, PILED_CHARS_MIN as u64 / CHARS_PER_TOKEN) {
+        truncate_with_ellipsis(text, target)
+    } else if tokens::fits(text, DENSE_CHARS_MIN as u64 / CHARS_PER_TOKEN) {
         return false;
     } else if graphemes > 2 {
-        clip(text, target.max(2))
+        truncate_with_ellipsis(text, target.max(2))
     } else {
-        // No script needs so many marks on a letter; what is left of them is still one.
+        // No script needs that many combining marks on a letter. Cutting them leaves the letter readable.
         text.chars().take(GRAPHEMES_MIN).collect()
     };
     let is_shorter = shorter.len() < text.len();

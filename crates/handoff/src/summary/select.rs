@@ -1,56 +1,61 @@
-//! What of a thread reaches the model that drafts: the ledger, all of the person's messages, then the newest events in
-//! one line or a paragraph each, and for a goal the older ones that are about it. No prompt is written here.
+//! Transcript selection: the part of a thread that the drafting model gets, within a token budget.
+//!
+//! A selection has the facts of the thread, the person's requests, and the newest events as one line or paragraph each.
+//! With a goal it also has older events that are about the goal. The prompt is rendered in [`crate::draft`].
 
-use model::{inert, tokens};
+use model::{tokens, untrusted_text};
 use protocol::{Coverage, Seq};
 
-use crate::summary::coverage::Reach;
-use crate::summary::extract::extract;
+use crate::summary::coverage::CoverageClass;
+use crate::summary::offline_summary::build_offline_summary;
 use crate::summary::render;
-use facts::phrase::{clip, flat};
-use facts::{Facts, Quote};
-use piece::{Piece, Shown};
-pub use pieces::Selector;
+use event_line::{EventLine, LineExtent};
+use facts::formatting::{to_single_line, truncate_with_ellipsis};
+use facts::{ConversationFacts, Quote};
+pub use selector::TranscriptSelector;
 
-mod piece;
-mod pieces;
+mod event_line;
+mod selector;
 #[cfg(test)]
 mod tests;
 
-/// Graphemes of one request of the person, and of the first and last.
+/// The maximum length of a request, in grapheme clusters.
 const REQUEST_GRAPHEMES: usize = 500;
+/// The maximum length of the first and the last request, in grapheme clusters.
 const EDGE_REQUEST_GRAPHEMES: usize = 2_000;
-/// Of every hundred tokens: the ledger, the person's messages, the summary so far.
-const LEDGER_PERCENT: u64 = 30;
+/// The share of the facts in the budget, in percent.
+const FACTS_PERCENT: u64 = 30;
+/// The share of the requests in the budget that remains after the facts and the earlier summary, in percent.
 const REQUESTS_PERCENT: u64 = 30;
+/// The share of the earlier summary in the budget, in percent.
 const SUMMARY_PERCENT: u64 = 20;
-/// Of every hundred tokens for events, those that are the newest whatever the goal is.
+/// The share of the newest events in the budget for events when there is a goal, in percent.
 const NEWEST_PERCENT: u64 = 50;
-/// Tokens below which no line is looked for any more.
+/// The number of remaining tokens below which no further line is tried.
 const LINE_TOKENS_MIN: u64 = 8;
-/// Graphemes below which no beginning of an event is shown.
+/// The minimum length of a shortened event, in grapheme clusters. An event for which less room remains is left out.
 const SHOWN_GRAPHEMES_MIN: usize = 40;
 
-/// What reaches the model, each part escaped so that none can open or close an element of a prompt.
+/// The selected transcript. Every part is neutralized, so that none can open or close an element of a prompt.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Selection {
-    /// The facts, as the offline summary tells them.
-    pub ledger: String,
-    /// The summary written when the context was last condensed; empty when there is none.
+pub struct TranscriptSelection {
+    /// The facts of the covered events, rendered as an offline summary.
+    pub facts: String,
+    /// The summary of the last compaction or of an import; empty when there is none.
     pub summary_so_far: String,
-    /// The person's messages in order, one a line with its seq in brackets; the first, the last and unanswered ones are
-    /// always there, the last one with whether it was answered.
+    /// The person's requests in order, one a line with its seq in brackets. The first, the last and the unanswered requests
+    /// are always included; the last one says whether it was answered.
     pub requests: String,
-    /// The newest events, and those the goal is about, in order, one a line with its seq in brackets.
+    /// The newest events and those that are about the goal, in order, one a line with its seq in brackets.
     pub events: String,
-    /// What of the thread these parts are.
+    /// The coverage of the thread by these parts.
     pub coverage: Coverage,
 }
 
-impl Selection {
-    /// Returns all parts as one text.
+impl TranscriptSelection {
+    /// Returns all parts as one text, without empty ones.
     pub fn text(&self) -> String {
-        [&self.ledger, &self.summary_so_far, &self.requests, &self.events]
+        [&self.facts, &self.summary_so_far, &self.requests, &self.events]
             .into_iter()
             .filter(|part| !part.is_empty())
             .map(String::as_str)
@@ -59,106 +64,147 @@ impl Selection {
     }
 }
 
-impl Selector {
-    /// Returns the selection in `tokens_max` tokens, with the facts of the same events.
-    pub fn finish(&self, facts: &Facts, tokens_max: u64) -> Selection {
-        let told = extract(facts, self.goal(), tokens_max * LEDGER_PERCENT / 100);
-        let ledger = inert::text(&render::markdown(&told.title, &told.tldr, &told.body));
-        let mut left = tokens_max.saturating_sub(tokens::estimate(&ledger) + 1);
+impl TranscriptSelector {
+    /// Returns the selection within about `tokens_max` tokens. `facts` must come from the events that this selector visited.
+    ///
+    /// Requests that are always included may exceed a very small budget.
+    pub fn select(&self, facts: &ConversationFacts, tokens_max: u64) -> TranscriptSelection {
+        let summary = build_offline_summary(facts, self.goal(), tokens_max * FACTS_PERCENT / 100);
+        let ledger = untrusted_text::neutralize(&render::render_markdown(
+            &summary.title,
+            &summary.tldr,
+            &summary.body,
+        ));
+        let mut remaining = tokens_max.saturating_sub(tokens::estimate_tokens(&ledger) + 1);
         let summary_so_far = facts.previous_summary.as_ref().map_or_else(String::new, |quote| {
-            inert::text(&clip(quote.text.trim(), chars(tokens_max * SUMMARY_PERCENT / 100)))
+            untrusted_text::neutralize(&truncate_with_ellipsis(
+                quote.text.trim(),
+                chars_in_tokens(tokens_max * SUMMARY_PERCENT / 100),
+            ))
         });
-        left = left.saturating_sub(tokens::estimate(&summary_so_far) + 1);
-        let mut reached = Vec::new();
-        let requests = self.requests(facts, left * REQUESTS_PERCENT / 100, &mut reached);
-        left = left.saturating_sub(tokens::estimate(&requests) + 1);
-        let events = self.events(facts, left, &mut reached);
-        Selection { ledger, summary_so_far, requests, events, coverage: self.coverage().finish(reached) }
+        remaining = remaining.saturating_sub(tokens::estimate_tokens(&summary_so_far) + 1);
+        let mut claims = Vec::new();
+        let requests = self.select_requests(facts, remaining * REQUESTS_PERCENT / 100, &mut claims);
+        remaining = remaining.saturating_sub(tokens::estimate_tokens(&requests) + 1);
+        let events = self.select_events(facts, remaining, &mut claims);
+        TranscriptSelection {
+            facts: ledger,
+            summary_so_far,
+            requests,
+            events,
+            coverage: self.coverage().finish(claims),
+        }
     }
 
-    /// Returns the person's messages that fit: first, last and unanswered ones always, then what the goal is about, then
-    /// the newest.
-    fn requests(&self, facts: &Facts, tokens_max: u64, reached: &mut Vec<(Seq, Reach)>) -> String {
-        let mut all: Vec<&Quote> = origin(facts).into_iter().chain(&facts.requests).collect();
-        all.extend(
+    /// Returns the requests within the budget, in order. The first, the last and the unanswered ones are always included;
+    /// then come those that are about the goal, then the newest. `claims` gets the coverage of each.
+    fn select_requests(
+        &self,
+        facts: &ConversationFacts,
+        tokens_max: u64,
+        claims: &mut Vec<(Seq, CoverageClass)>,
+    ) -> String {
+        let mut requests: Vec<&Quote> = first_request(facts).into_iter().chain(&facts.requests).collect();
+        requests.extend(
             facts
                 .requests_about_goal
                 .iter()
-                .filter(|quote| origin(facts).is_none_or(|origin| origin.seq != quote.seq)),
+                .filter(|quote| first_request(facts).is_none_or(|first| first.seq != quote.seq)),
         );
-        all.sort_by_key(|quote| quote.seq);
-        let is_edge = |at: usize| at == 0 || at + 1 == all.len();
-        let is_due = |at: usize| is_edge(at) || facts.unanswered.iter().any(|quote| quote.seq == all[at].seq);
-        let mut order: Vec<usize> = (0..all.len()).rev().collect();
-        let about_goal = |at: usize| match self.goal() {
-            Some(goal) => (goal.score(goal.terms_in(&all[at].text), &facts.frequencies) * 1_000.0) as u64,
+        requests.sort_by_key(|quote| quote.seq);
+        let is_edge = |index: usize| index == 0 || index + 1 == requests.len();
+        let is_required = |index: usize| {
+            is_edge(index) || facts.unanswered_requests.iter().any(|quote| quote.seq == requests[index].seq)
+        };
+        let mut order: Vec<usize> = (0..requests.len()).rev().collect();
+        let goal_score = |index: usize| match self.goal() {
+            Some(goal) => {
+                (goal.score(goal.matching_terms(&requests[index].text), &facts.term_frequencies) * 1_000.0)
+                    as u64
+            }
             None => 0,
         };
-        order.sort_by_cached_key(|at| (!is_due(*at), std::cmp::Reverse(about_goal(*at))));
-        let mut left = tokens_max;
+        order.sort_by_cached_key(|index| (!is_required(*index), std::cmp::Reverse(goal_score(*index))));
+        let mut remaining = tokens_max;
         let mut lines: Vec<(usize, String)> = Vec::new();
-        for at in order {
-            let room = if is_due(at) { chars(left).max(REQUEST_GRAPHEMES) } else { chars(left) };
-            let limit = room.min(if is_edge(at) { EDGE_REQUEST_GRAPHEMES } else { REQUEST_GRAPHEMES });
-            let whole = flat(&all[at].text);
-            let shown = clip(&whole, limit);
-            let who = match (at + 1 == all.len(), facts.is_answered) {
+        for index in order {
+            let available = if is_required(index) {
+                chars_in_tokens(remaining).max(REQUEST_GRAPHEMES)
+            } else {
+                chars_in_tokens(remaining)
+            };
+            let limit =
+                available.min(if is_edge(index) { EDGE_REQUEST_GRAPHEMES } else { REQUEST_GRAPHEMES });
+            let whole = to_single_line(&requests[index].text);
+            let shown = truncate_with_ellipsis(&whole, limit);
+            let speaker = match (index + 1 == requests.len(), facts.is_answered) {
                 (true, true) => "User (last request, answered)",
                 (true, false) => "User (last request, pending)",
                 (false, _) => "User",
             };
-            let line = inert::line(&format!("[{}] {who}: {shown}", all[at].seq));
-            let cost = tokens::estimate(&line) + 1;
-            if cost > left && !is_due(at) || shown.len() < 8 && shown != whole {
+            let line =
+                untrusted_text::neutralize_line(&format!("[{}] {speaker}: {shown}", requests[index].seq));
+            let cost = tokens::estimate_tokens(&line) + 1;
+            if cost > remaining && !is_required(index) || shown.len() < 8 && shown != whole {
                 continue;
             }
-            left = left.saturating_sub(cost);
-            let is_whole = shown == whole && !all[at].is_cut;
-            reached.push((all[at].seq, if is_whole { Reach::Verbatim } else { Reach::Truncated }));
-            lines.push((at, line));
+            remaining = remaining.saturating_sub(cost);
+            let is_whole = shown == whole && !requests[index].is_cut;
+            claims.push((
+                requests[index].seq,
+                if is_whole { CoverageClass::Verbatim } else { CoverageClass::Truncated },
+            ));
+            lines.push((index, line));
         }
-        lines.sort_by_key(|(at, _)| *at);
+        lines.sort_by_key(|(index, _)| *index);
         lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the events that are shown, in order.
-    fn events(&self, facts: &Facts, tokens_max: u64, reached: &mut Vec<(Seq, Reach)>) -> String {
-        let beginning = self.beginning_of_turn(facts);
-        let mut left =
-            tokens_max.saturating_sub(beginning.as_ref().map_or(0, |line| tokens::estimate(line) + 1));
-        let mut chosen: Vec<(&Piece, String)> = Vec::new();
-        let (newest, by_goal) = self.in_order_of_choice(left * NEWEST_PERCENT / 100);
-        let is_for_goal = !by_goal.is_empty();
-        let requests: Vec<Seq> = reached.iter().map(|(seq, _)| *seq).collect();
-        // What the goal is about and is told among the requests need not be told twice.
-        let by_goal = by_goal.into_iter().filter(|piece| !requests.contains(&piece.seq));
-        for piece in newest.into_iter().chain(by_goal) {
-            if left < LINE_TOKENS_MIN {
+    /// Returns the lines of the selected events, in order. `claims` holds the coverage of the requests and gets the coverage
+    /// of the events.
+    fn select_events(
+        &self,
+        facts: &ConversationFacts,
+        tokens_max: u64,
+        claims: &mut Vec<(Seq, CoverageClass)>,
+    ) -> String {
+        let beginning = self.turn_beginning_line(facts);
+        let mut remaining =
+            tokens_max.saturating_sub(beginning.as_ref().map_or(0, |line| tokens::estimate_tokens(line) + 1));
+        let mut selected: Vec<(&EventLine, String)> = Vec::new();
+        let (newest, goal_lines) = self.ranked_lines(remaining * NEWEST_PERCENT / 100);
+        let has_goal_lines = !goal_lines.is_empty();
+        let requests: Vec<Seq> = claims.iter().map(|(seq, _)| *seq).collect();
+        // A request that is included above is not repeated because of the goal.
+        let goal_lines = goal_lines.into_iter().filter(|event| !requests.contains(&event.seq));
+        for event in newest.into_iter().chain(goal_lines) {
+            if remaining < LINE_TOKENS_MIN {
                 break;
             }
-            let is_claimed = requests.contains(&piece.seq);
-            let line = piece.line();
-            let cost = tokens::estimate(&line.text) + 1;
-            if cost <= left {
-                left -= cost;
-                reached.extend(piece.claim(line.shown).filter(|_| !is_claimed));
-                chosen.push((piece, line.text.clone()));
+            let is_claimed = requests.contains(&event.seq);
+            let line = event.rendered_line();
+            let cost = tokens::estimate_tokens(&line.text) + 1;
+            if cost <= remaining {
+                remaining -= cost;
+                claims.extend(event.coverage_claim(line.extent).filter(|_| !is_claimed));
+                selected.push((event, line.text.clone()));
                 continue;
             }
-            let room = chars(left.saturating_sub(8));
-            if room >= SHOWN_GRAPHEMES_MIN {
-                left = 0;
-                reached.extend(piece.claim(Shown::Shortened).filter(|_| !is_claimed));
-                chosen.push((piece, clip(&line.text, room)));
+            let available = chars_in_tokens(remaining.saturating_sub(8));
+            if available >= SHOWN_GRAPHEMES_MIN {
+                remaining = 0;
+                claims.extend(event.coverage_claim(LineExtent::Shortened).filter(|_| !is_claimed));
+                selected.push((event, truncate_with_ellipsis(&line.text, available)));
             }
-            if !is_for_goal {
+            if !has_goal_lines {
                 break;
             }
         }
-        chosen.sort_by_key(|(piece, _)| piece.order);
-        let mut lines: Vec<String> = chosen.into_iter().map(|(_, line)| line).collect();
+        selected.sort_by_key(|(event, _)| event.position);
+        let mut lines: Vec<String> = selected.into_iter().map(|(_, line)| line).collect();
         let oldest_shown =
             lines.first().and_then(|line| line.strip_prefix('[')?.split(']').next()?.parse::<Seq>().ok());
+        // The line about the beginning of the turn is needed only if the oldest selected line lies inside the turn.
         let is_split =
             oldest_shown.is_none_or(|seq| facts.requests.last().is_some_and(|last| seq > last.seq + 1));
         if let Some(beginning) = beginning.filter(|_| is_split) {
@@ -168,11 +214,12 @@ impl Selector {
     }
 }
 
-/// Returns the thread's first request, unless it is among the others.
-fn origin(facts: &Facts) -> Option<&Quote> {
-    facts.origin.as_ref().filter(|origin| facts.requests.iter().all(|quote| quote.seq != origin.seq))
+/// Returns the thread's first request, unless it is among the collected requests.
+fn first_request(facts: &ConversationFacts) -> Option<&Quote> {
+    facts.first_request.as_ref().filter(|first| facts.requests.iter().all(|quote| quote.seq != first.seq))
 }
 
-fn chars(tokens: u64) -> usize {
+/// Returns the number of characters that `tokens` tokens hold.
+fn chars_in_tokens(tokens: u64) -> usize {
     usize::try_from(tokens.saturating_mul(tokens::CHARS_PER_TOKEN)).unwrap_or(usize::MAX)
 }

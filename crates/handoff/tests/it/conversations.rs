@@ -1,73 +1,79 @@
-//! Real conversations, read from the files beside the workspace; they may be absent.
+//! Reading of real conversations from files next to the workspace. The files may be absent; the tests are skipped then.
 
 use std::path::{Path, PathBuf};
 
-use facts::Item;
+use facts::TranscriptItem;
 use jiff::Timestamp;
 use protocol::{Event, ThreadId};
-use transcripts::{Conversation, Entry, Format, Problem, Sink, SinkError, Source};
+use transcripts::{
+    ConversationInfo, SessionFormat, SinkError, TranscriptEntry, TranscriptProblem, TranscriptSink,
+    TranscriptSource,
+};
 
-/// One conversation.
-pub struct Read {
+/// A conversation.
+pub struct ReadConversation {
+    /// The name of the file and of the conversation in it.
     pub name: String,
-    pub items: Vec<Item>,
+    /// Its events.
+    pub items: Vec<TranscriptItem>,
 }
 
-struct Reader {
-    format: Format,
+/// A sink that collects the conversations of a file.
+struct ConversationReader {
+    format: SessionFormat,
     file: String,
-    read: Vec<Read>,
+    conversations: Vec<ReadConversation>,
 }
 
-impl Sink for Reader {
-    fn begin(&mut self, conversation: &Conversation) -> Result<(), SinkError> {
+impl TranscriptSink for ConversationReader {
+    fn begin_conversation(&mut self, conversation: &ConversationInfo) -> Result<(), SinkError> {
         let name = format!("{}::{}", self.file, conversation.name);
-        self.read.push(Read { name, items: Vec::new() });
+        self.conversations.push(ReadConversation { name, items: Vec::new() });
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+    fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError> {
         let new = entry.into_event(self.format, Timestamp::UNIX_EPOCH)?;
-        let items = &mut self.read.last_mut().unwrap().items;
-        let event = Event::stored(new, ThreadId::generate(), items.len() as u64 + 1);
-        items.push(Item::from_event(&event));
+        let items = &mut self.conversations.last_mut().unwrap().items;
+        let event = Event::from_new(new, ThreadId::generate(), items.len() as u64 + 1);
+        items.push(TranscriptItem::from_event(&event));
         Ok(())
     }
 
-    fn end(&mut self, _: &Conversation) -> Result<(), SinkError> {
+    fn end_conversation(&mut self, _: &ConversationInfo) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn problem(&mut self, _: Problem) {}
+    fn report_problem(&mut self, _: TranscriptProblem) {}
 
-    fn progress(&mut self, _: u64) {}
+    fn report_progress(&mut self, _: u64) {}
 }
 
-/// Returns every conversation, or says that there are none.
-pub fn all() -> Vec<Read> {
+/// Returns all conversations. If there are none, prints a note that the test is skipped.
+pub fn read_all() -> Vec<ReadConversation> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/open");
     let mut files = Vec::new();
-    collect(&folder, &mut files);
+    collect_files(&folder, &mut files);
     files.sort();
-    let mut read = Vec::new();
+    let mut conversations = Vec::new();
     for path in files {
-        let source = Source::file(&path);
-        let Ok(format) = transcripts::detect(&source) else { continue };
+        let source = TranscriptSource::from_file(&path);
+        let Ok(format) = transcripts::detect_format(&source) else { continue };
         let file = path.file_name().unwrap().to_string_lossy().into_owned();
-        let mut reader = Reader { format, file, read: Vec::new() };
-        transcripts::read(&source, format, &mut reader).unwrap();
-        read.extend(reader.read);
+        let mut reader = ConversationReader { format, file, conversations: Vec::new() };
+        transcripts::read_conversations(&source, format, &mut reader).unwrap();
+        conversations.extend(reader.conversations);
     }
-    if read.is_empty() {
-        eprintln!("skipped: no real conversations beside the workspace");
+    if conversations.is_empty() {
+        eprintln!("skipped: no real conversations next to the workspace");
     }
-    read
+    conversations
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+fn collect_files(folder: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries {
         let path = entry.unwrap().path();
-        if path.is_dir() { collect(&path, files) } else { files.push(path) }
+        if path.is_dir() { collect_files(&path, files) } else { files.push(path) }
     }
 }

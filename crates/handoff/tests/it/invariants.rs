@@ -1,79 +1,83 @@
-//! What holds for every real conversation, whole and cut off in the middle.
+//! Invariants that hold for every real conversation, whole and cut off in the middle.
 
 use std::sync::Arc;
 
-use facts::{Facts, Goal, Item, Ledger, What};
-use handoff::{Extract, Grounding, Selector, counts, extract};
+use facts::{ConversationFacts, FactCollector, GoalMatcher, TranscriptItem, TranscriptItemKind};
+use handoff::{GroundingCheck, OfflineSummary, TranscriptSelector, build_offline_summary, count_coverage};
 use jiff::Timestamp;
-use protocol::{AssistantId, Block, HandoffId, HandoffSummary, SCHEMA_VERSION, ThreadId};
+use protocol::{AssistantId, ContentBlock, HandoffId, HandoffSummary, SCHEMA_VERSION, ThreadId};
 
 use crate::conversations;
 
 /// Calls `check` with every conversation, whole and cut off in the middle.
-fn each(mut check: impl FnMut(&str, &[Item])) {
-    for read in conversations::all() {
-        let length = read.items.len();
+fn for_each_conversation(mut check: impl FnMut(&str, &[TranscriptItem])) {
+    for conversation in conversations::read_all() {
+        let length = conversation.items.len();
         for cut in [length, length / 2] {
-            check(&format!("{}@{cut}", read.name), &read.items[..cut]);
+            check(&format!("{}@{cut}", conversation.name), &conversation.items[..cut]);
         }
     }
 }
 
-fn facts(items: &[Item], goal: Option<&Arc<Goal>>) -> Facts {
-    let mut ledger = Ledger::for_goal(goal.cloned());
-    items.iter().for_each(|item| ledger.push(item));
-    ledger.finish()
+fn facts(items: &[TranscriptItem], goal: Option<&Arc<GoalMatcher>>) -> ConversationFacts {
+    let mut collector = FactCollector::with_goal(goal.cloned());
+    items.iter().for_each(|item| collector.push(item));
+    collector.finish()
 }
 
-fn summary(told: Extract) -> HandoffSummary {
+fn summary(offline: OfflineSummary) -> HandoffSummary {
     HandoffSummary {
         schema_version: SCHEMA_VERSION,
         handoff_id: HandoffId::generate(),
         assistant_id: AssistantId::default(),
         parent_thread_id: ThreadId::generate(),
         child_thread_id: None,
-        title: told.title,
-        tldr: told.tldr,
-        body: told.body,
+        title: offline.title,
+        tldr: offline.tldr,
+        body: offline.body,
         model: "extractive".to_owned(),
         model_run_id: None,
         tokens_used: 0,
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,
         coverage: protocol::Coverage::default(),
-        carry_over: told.carry_over,
+        carry_over: offline.carry_over,
     }
 }
 
-/// Returns the names of the summary that the items do not have.
-fn unfound(summary: &HandoffSummary, items: &[Item], goal: Option<&Goal>) -> Vec<(usize, Vec<String>)> {
-    let mut grounding = Grounding::new(summary, None);
+/// Returns the names in the summary that the items do not contain, by the index of their item.
+fn ungrounded_names(
+    summary: &HandoffSummary,
+    items: &[TranscriptItem],
+    goal: Option<&GoalMatcher>,
+) -> Vec<(usize, Vec<String>)> {
+    let mut grounding = GroundingCheck::new(summary, None);
     if let Some(goal) = goal {
-        grounding.see_words(goal.text());
+        grounding.search_user_text(goal.text());
     }
-    items.iter().for_each(|item| grounding.see(item));
-    grounding.missing()
+    items.iter().for_each(|item| grounding.visit(item));
+    grounding.missing_names()
 }
 
 #[test]
-fn m6_an_extract_of_a_real_conversation_is_never_flagged() {
-    let goal = Arc::new(Goal::of("fix the failing tests in src/lib.rs and README.md"));
-    each(|name, items| {
+fn m6_an_offline_summary_of_a_real_conversation_is_never_unverified() {
+    let goal = Arc::new(GoalMatcher::new("fix the failing tests in src/lib.rs and README.md"));
+    for_each_conversation(|name, items| {
         for goal in [None, Some(&goal)] {
             let facts = facts(items, goal);
             let goal = goal.map(Arc::as_ref);
-            let mut told = summary(extract(&facts, goal, 300));
+            let mut summary_parts = summary(build_offline_summary(&facts, goal, 300));
             for tokens_max in [150, 1_000, 4_000] {
-                told.body.extend(extract(&facts, goal, tokens_max).body);
+                summary_parts.body.extend(build_offline_summary(&facts, goal, tokens_max).body);
             }
-            let missing = unfound(&told, items, goal);
-            assert!(missing.is_empty(), "{name}: {missing:?}\n{:#?}", told.body);
+            let missing = ungrounded_names(&summary_parts, items, goal);
+            assert!(missing.is_empty(), "{name}: {missing:?}\n{:#?}", summary_parts.body);
         }
     });
 }
 
 #[test]
-fn m6_a_name_planted_in_a_summary_of_a_real_conversation_is_always_flagged() {
+fn m6_a_name_planted_in_a_summary_of_a_real_conversation_is_always_unverified() {
     let planted = [
         "src/zqxj/wvkpt.rs",
         "https://zqxj.test/wvkpt",
@@ -86,43 +90,46 @@ fn m6_a_name_planted_in_a_summary_of_a_real_conversation_is_always_flagged() {
         "ZQXJ-91735",
         "v97.53.1",
     ];
-    each(|name, items| {
-        let told = summary(extract(&facts(items, None), None, 600));
-        let mut marked = told.clone();
+    for_each_conversation(|name, items| {
+        let original = summary(build_offline_summary(&facts(items, None), None, 600));
+        let mut marked = original.clone();
         marked.body.clear();
-        for (at, planted) in planted.iter().enumerate() {
-            let mut item = told.body[at % told.body.len()].clone();
+        for (index, planted) in planted.iter().enumerate() {
+            let mut item = original.body[index % original.body.len()].clone();
             let text = &mut item.text;
-            let spaces: Vec<usize> = text.match_indices(' ').map(|(at, _)| at).collect();
-            // Between words, and outside the code spans that are there.
-            let outside = spaces.into_iter().filter(|at| text[..*at].matches('`').count().is_multiple_of(2));
+            let spaces: Vec<usize> = text.match_indices(' ').map(|(offset, _)| offset).collect();
+            // The name is inserted between words, outside existing code spans.
+            let outside =
+                spaces.into_iter().filter(|offset| text[..*offset].matches('`').count().is_multiple_of(2));
             let outside: Vec<usize> = outside.collect();
-            let place = outside.get((at * 7) % outside.len().max(1)).copied().unwrap_or(text.len());
-            text.insert_str(place, &format!(" {planted} "));
+            let offset = outside.get((index * 7) % outside.len().max(1)).copied().unwrap_or(text.len());
+            text.insert_str(offset, &format!(" {planted} "));
             marked.body.push(item);
         }
-        let missing: Vec<usize> = unfound(&marked, items, None).into_iter().map(|(item, _)| item).collect();
+        let missing: Vec<usize> =
+            ungrounded_names(&marked, items, None).into_iter().map(|(item, _)| item).collect();
         assert_eq!(missing, (0..planted.len()).collect::<Vec<_>>(), "{name}: {:?}", marked.body);
     });
 }
 
 #[test]
-fn m7_what_is_carried_over_is_what_the_conversation_says() {
-    each(|name, items| {
+fn m7_carried_over_facts_occur_in_the_conversation() {
+    for_each_conversation(|name, items| {
         let facts = facts(items, None);
         let carried = facts.carry_over();
-        let said = items.iter().rev().find_map(Item::user_text);
-        let said = said.as_deref().map(|said| handoff_text(said, carried.last_user_request.as_deref()));
-        assert_eq!(carried.last_user_request.as_deref(), said, "{name}");
+        let request = items.iter().rev().find_map(TranscriptItem::user_text);
+        let expected =
+            request.as_deref().map(|text| handoff_text(text, carried.last_user_request.as_deref()));
+        assert_eq!(carried.last_user_request.as_deref(), expected, "{name}");
         let all = text_of(items);
-        let holds = |path: &str| all.contains(&path.replace("[redacted]", ""));
+        let contains = |path: &str| all.contains(&path.replace("[redacted]", ""));
         for path in carried.files_modified.iter().chain(&carried.files_read) {
-            assert!(holds(path), "{name}: {path}");
+            assert!(contains(path), "{name}: {path}");
         }
         for error in &carried.errors {
             let words = error.split_whitespace().filter(|word| !word.contains("[redacted]"));
             assert!(
-                words.clone().all(|word| holds(word.trim_end_matches(':'))) || error.ends_with(" failed"),
+                words.clone().all(|word| contains(word.trim_end_matches(':'))) || error.ends_with(" failed"),
                 "{name}: {error}"
             );
         }
@@ -132,20 +139,21 @@ fn m7_what_is_carried_over_is_what_the_conversation_says() {
     });
 }
 
-/// Returns what of a request is carried over, once its secrets and its length are left aside.
-fn handoff_text<'a>(said: &'a str, carried: Option<&'a str>) -> &'a str {
+/// Returns the expected carried-over text of a request: `carried` if it was redacted or cut because of its length, else the
+/// whole request.
+fn handoff_text<'a>(request: &'a str, carried: Option<&'a str>) -> &'a str {
     match carried {
         Some(carried)
-            if carried.contains("[redacted]") || said.starts_with(carried) && carried.len() > 3_700 =>
+            if carried.contains("[redacted]") || request.starts_with(carried) && carried.len() > 3_700 =>
         {
             carried
         }
-        Some(_) | None => said,
+        Some(_) | None => request,
     }
 }
 
-/// Returns everything that was said and called, with slashes one way.
-fn text_of(items: &[Item]) -> String {
+/// Returns all texts and call arguments, with slashes for backslashes and unchanged.
+fn text_of(items: &[TranscriptItem]) -> String {
     let mut all = String::new();
     let mut add = |text: &str| {
         all.push_str(&text.replace("\\\\", "\\").replace('\\', "/"));
@@ -154,18 +162,19 @@ fn text_of(items: &[Item]) -> String {
         all.push('\n');
     };
     for item in items {
-        let What::Message(message) = &item.what else { continue };
+        let TranscriptItemKind::Message(message) = &item.kind else { continue };
         for block in message.content() {
             match block {
-                Block::Text { text } => add(text),
-                Block::ToolCall { args, .. } => strings(args, &mut add),
-                Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => {}
+                ContentBlock::Text { text } => add(text),
+                ContentBlock::ToolCall { args, .. } => strings(args, &mut add),
+                ContentBlock::Thinking { .. } | ContentBlock::Media { .. } | ContentBlock::Opaque { .. } => {}
             }
         }
     }
     all
 }
 
+/// Calls `add` with every string in a JSON value.
 fn strings(value: &serde_json::Value, add: &mut impl FnMut(&str)) {
     match value {
         serde_json::Value::String(text) => add(text),
@@ -176,16 +185,20 @@ fn strings(value: &serde_json::Value, add: &mut impl FnMut(&str)) {
 }
 
 #[test]
-fn m5_the_numbers_told_of_a_real_conversation_add_up() {
-    each(|name, items| {
-        let mut selector = Selector::new(4_000, None);
-        items.iter().for_each(|item| selector.see(item));
-        let selection = selector.finish(&facts(items, None), 4_000);
-        let told = counts(&selection.coverage);
-        assert_eq!(told.messages, items.iter().filter(|item| item.is_message()).count() as u64, "{name}");
-        assert_eq!(told.messages + told.other_events, items.len() as u64, "{name}");
-        let meant = items.iter().filter(|item| item.is_meant()).count() as u64;
-        assert_eq!(told.verbatim + told.summarized + told.truncated, meant, "{name}: {told:?}");
+fn m5_the_coverage_counts_of_a_real_conversation_add_up() {
+    for_each_conversation(|name, items| {
+        let mut selector = TranscriptSelector::new(4_000, None);
+        items.iter().for_each(|item| selector.visit(item));
+        let selection = selector.select(&facts(items, None), 4_000);
+        let counts = count_coverage(&selection.coverage);
+        assert_eq!(counts.messages, items.iter().filter(|item| item.is_message()).count() as u64, "{name}");
+        assert_eq!(counts.messages + counts.other_events, items.len() as u64, "{name}");
+        let conversation_messages = items.iter().filter(|item| item.is_conversation_message()).count() as u64;
+        assert_eq!(
+            counts.verbatim + counts.summarized + counts.truncated,
+            conversation_messages,
+            "{name}: {counts:?}"
+        );
         assert!(model::tokens::fits(&selection.text(), 4_000), "{name}");
     });
 }

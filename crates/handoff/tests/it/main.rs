@@ -1,4 +1,4 @@
-//! The room as its callers see it, on real conversations.
+//! Integration tests of the crate's public functions on real conversations.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may end a test like the tests themselves")]
 

@@ -1,63 +1,72 @@
-//! Who sends a request: the install token makes them the person at the machine, a key makes them its user. What they may
-//! see follows from that; nothing in a request can say it.
+//! Authentication: the install token identifies the local operator, a key identifies its user. The scope of a request
+//! follows only from that; nothing else in a request can change it.
 
 use axum::http::{HeaderMap, HeaderName, header};
-use langgraph::Fault;
-use protocol::Scope;
+use langgraph::ApiError;
+use protocol::OwnerScope;
 
-use crate::Auth;
-use crate::server::Gateway;
+use crate::AuthMode;
+use crate::server::AppState;
 
-/// The header SDKs send a key in.
-pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// The header in which SDKs send a key.
+pub(crate) const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Bytes of a key. Longer ones are none, and are not hashed.
+/// Maximum length of a key, in bytes. Longer values are ignored without hashing them.
 const KEY_BYTES_MAX: usize = 256;
 
-/// Who sends a request.
+/// The authenticated identity of a request.
 pub(crate) struct Identity {
-    /// Whose data they may see.
-    pub scope: Scope,
-    /// The public part of the key they sent; the person at the machine needs none.
+    /// The scope of the data that the request may see.
+    pub scope: OwnerScope,
+    /// The public part of the key; `None` for the local operator.
     pub key_id: Option<String>,
 }
 
 impl Identity {
-    const AT_THE_MACHINE: Self = Self { scope: Scope::Owner(None), key_id: None };
+    /// The local operator, who started the server.
+    const LOCAL_OPERATOR: Self = Self { scope: OwnerScope::Owner(None), key_id: None };
 }
 
-/// Finds out who sends the request.
-pub(crate) async fn of(gateway: &Gateway, headers: &HeaderMap) -> Result<Identity, Fault> {
-    let token = match &gateway.settings.auth {
-        Auth::Open => return Ok(Identity::AT_THE_MACHINE),
-        Auth::Token(token) => Some(token),
-        Auth::Keys => None,
+/// Authenticates a request by its headers.
+pub(crate) async fn resolve_identity(state: &AppState, headers: &HeaderMap) -> Result<Identity, ApiError> {
+    let token = match &state.settings.auth {
+        AuthMode::Disabled => return Ok(Identity::LOCAL_OPERATOR),
+        AuthMode::Token(token) => Some(token),
+        AuthMode::Keys => None,
     };
-    let mut given = false;
-    // Both headers count: a proxy in between may set one of them for itself.
-    for key in keys(headers) {
-        given = true;
-        if token.is_some_and(|token| token.is(key)) {
-            return Ok(Identity::AT_THE_MACHINE);
+    let mut has_key = false;
+    // All values of both headers are tried, because a proxy may have set one of them for itself.
+    for key in presented_keys(headers) {
+        has_key = true;
+        if token.is_some_and(|token| token.matches(key)) {
+            return Ok(Identity::LOCAL_OPERATOR);
         }
-        if let Some(key) = gateway.server.dispatch.agent(&Scope::Owner(None)).admin().key_of(key).await? {
-            return Ok(Identity { scope: Scope::Owner(Some(key.user_id)), key_id: Some(key.key_id) });
+        if let Some(key) =
+            state.server.scheduler.agent(&OwnerScope::Owner(None)).admin().authenticate_key(key).await?
+        {
+            return Ok(Identity { scope: OwnerScope::Owner(Some(key.user_id)), key_id: Some(key.key_id) });
         }
     }
-    Err(match given {
-        true => Fault::unauthorized("Invalid API key"),
-        false => Fault::unauthorized("Not authenticated: send a key as `x-api-key` or as a bearer token"),
+    Err(match has_key {
+        true => ApiError::unauthorized("Invalid API key"),
+        false => ApiError::unauthorized("Not authenticated: send a key as `x-api-key` or as a bearer token"),
     })
 }
 
-fn keys(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let own = headers.get_all(API_KEY).iter().filter_map(|value| value.to_str().ok());
-    let bearer =
-        headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| bearer(value.to_str().ok()?));
-    own.chain(bearer).map(str::trim).filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX).take(2)
+/// Returns the keys that a request presents, at most two: those of `x-api-key` first, then bearer tokens.
+fn presented_keys(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let api_keys = headers.get_all(API_KEY_HEADER).iter().filter_map(|value| value.to_str().ok());
+    let bearer_tokens =
+        headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| bearer_token(value.to_str().ok()?));
+    api_keys
+        .chain(bearer_tokens)
+        .map(str::trim)
+        .filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX)
+        .take(2)
 }
 
-fn bearer(value: &str) -> Option<&str> {
+/// Returns the token of a bearer `Authorization` header.
+fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, key) = value.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(key)
 }
@@ -73,7 +82,7 @@ mod tests {
         for (name, value) in sent {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
-        assert_eq!(keys(&headers).collect::<Vec<_>>(), expected, "{sent:?}");
+        assert_eq!(presented_keys(&headers).collect::<Vec<_>>(), expected, "{sent:?}");
     }
 
     #[test]

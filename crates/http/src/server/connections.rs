@@ -1,5 +1,5 @@
-//! Connections: accepted up to a limit, each served on a task of its own, and ended in order. What is asked over them is
-//! not looked at.
+//! Connections: accepts them up to a limit, serves each in its own task, and drains them at shutdown. It does not look
+//! at the requests.
 
 use std::io;
 use std::sync::Arc;
@@ -14,91 +14,94 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::patient::Patient;
+use super::write_timeout::WriteTimeoutStream;
 
 /// How long a client may take to send the head of a request.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait before another connection is accepted when the machine has no more of something.
-const EXHAUSTED_WAIT: Duration = Duration::from_millis(100);
+/// The pause after a failed accept, for example because the process has no free file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// How long answers may take to reach their clients at the end.
-const FLUSH_TIME_MAX: Duration = Duration::from_secs(3);
+/// How long responses may take to be sent at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Connections that are still open.
-pub(crate) struct Open(GracefulShutdown);
+/// The connections that are still open after accepting has ended.
+pub(crate) struct OpenConnections(GracefulShutdown);
 
-impl Open {
-    /// Waits until the answers under way are sent, but not for clients that do not read.
-    pub async fn end(self) {
-        let _ = tokio::time::timeout(FLUSH_TIME_MAX, self.0.shutdown()).await;
+impl OpenConnections {
+    /// Waits until the responses in progress are sent, for [`DRAIN_TIMEOUT`] at most. Clients that do not read are cut
+    /// off.
+    pub async fn drain(self) {
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.0.shutdown()).await;
     }
 }
 
-/// Accepts connections until `shutdown`, at most `most` at a time; further ones wait in the backlog of the system.
-pub(crate) async fn accept(
+/// Accepts connections until `shutdown`, with at most `connections_max` open at a time. Further ones wait in the listen
+/// backlog of the system.
+pub(crate) async fn accept_connections(
     listener: TcpListener,
     router: Router,
-    most: usize,
+    connections_max: usize,
     shutdown: &CancellationToken,
-) -> Open {
+) -> OpenConnections {
     let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+    let permits = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     let service = TowerToHyperService::new(router);
     let mut is_exhausted = false;
     loop {
         let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, listener.accept().await)
         };
-        let (place, accepted) = tokio::select! {
+        let (permit, accepted) = tokio::select! {
             next = next => next,
             () = shutdown.cancelled() => break,
         };
-        match (place, accepted) {
-            (Ok(place), Ok((stream, _))) => {
+        match (permit, accepted) {
+            (Ok(permit), Ok((stream, _))) => {
                 is_exhausted = false;
-                spawn(stream, service.clone(), &graceful, place);
+                spawn_connection(stream, service.clone(), &graceful, permit);
             }
-            (_, Err(error)) if is_the_clients(&error) => {}
+            (_, Err(error)) if is_client_error(&error) => {}
             (_, Err(error)) => {
                 if !std::mem::replace(&mut is_exhausted, true) {
-                    tracing::warn!(%error, "no connection can be accepted");
+                    tracing::warn!(%error, "failed to accept a connection");
                 }
-                // Accepting again at once would fail again.
-                tokio::time::sleep(EXHAUSTED_WAIT).await;
+                // An immediate retry would fail again.
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
             // The semaphore is never closed.
             (Err(_), Ok(_)) => break,
         }
     }
-    Open(graceful)
+    OpenConnections(graceful)
 }
 
-fn spawn(
+/// Serves one connection in its own task. The permit is held until the connection is closed.
+fn spawn_connection(
     stream: TcpStream,
     service: TowerToHyperService<Router>,
     graceful: &GracefulShutdown,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
-    // Small frames of a stream are not held back.
+    // Without `TCP_NODELAY`, small frames of a stream would be delayed.
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
-        .serve_connection(TokioIo::new(Patient::new(stream)), service);
-    let watched = graceful.watch(connection);
+        .header_read_timeout(HEADER_READ_TIMEOUT)
+        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream)), service);
+    let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        // A client that goes away in the middle is no failure of ours.
-        if let Err(error) = watched.await {
-            tracing::debug!(%error, "a connection broke off");
+        // A client that disconnects during a response is not an error of the server.
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection was closed before its end");
         }
-        drop(place);
+        drop(permit);
     });
 }
 
-/// Returns whether it was one client that failed, who went away before anybody came to the door.
-fn is_the_clients(error: &io::Error) -> bool {
+/// Returns whether accepting failed because of one client, for example because it had disconnected already.
+fn is_client_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset

@@ -1,40 +1,40 @@
-//! The errors that keep a server from starting. The response to a request that fails is a [`langgraph::Fault`].
+//! The errors that prevent a server from starting. The response to a failed request is a [`langgraph::ApiError`].
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What keeps a server from being one.
+/// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody would be asked who they are, and others could come in.
-    #[error("serve at {addr} without keys: others could come in")]
-    OpenToOthers {
-        /// The address.
+    /// Authentication is disabled, and clients of other machines could connect.
+    #[error("serve at {addr} without authentication: other people could connect")]
+    Unprotected {
+        /// The address at which the server would listen.
         addr: SocketAddr,
     },
-    /// The install token cannot be read or made.
+    /// The install token cannot be read or created.
     #[error("use the install token in {}: {reason}", path.display())]
     Token {
-        /// Its file.
+        /// The file of the token.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the file.
         reason: String,
     },
-    /// The address cannot be listened at.
+    /// The server cannot listen at the address.
     #[error("listen for clients")]
     Listen(#[from] io::Error),
 }
 
 impl Error {
-    /// Returns what a person can do about it, as one sentence.
+    /// Returns a suggestion to the user, as one sentence.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::OpenToOthers { .. } => {
-                "leave `--no-auth` out and make keys with `segue keys create USER`, or serve at 127.0.0.1 for pages of this machine only"
+            Self::Unprotected { .. } => {
+                "omit `--no-auth` and create keys with `segue keys create USER`, or serve at 127.0.0.1 for pages of this machine only"
             }
-            Self::Token { .. } => "remove the file: the next start makes a new token",
+            Self::Token { .. } => "remove the file: the next start creates a new token",
             Self::Listen(_) => "choose another address or port with `--addr`",
         }
     }

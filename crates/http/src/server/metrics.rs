@@ -1,12 +1,12 @@
-//! What is counted while the server works, in the text form Prometheus reads. Nothing here tells of anyone's data.
+//! Request metrics of the server, in Prometheus' text format. They contain nobody's data.
 //!
-//! `prometheus-client` is not used: it owns the numbers, and nearly all of these are read from other crates when somebody asks;
-//! written with its encoder they are as many lines, three crates more, and OpenMetrics, in which a counter's `# TYPE` has
-//! another name than its samples.
+//! `prometheus-client` is not used: it owns the numbers, but nearly all of these are read from other crates at the time
+//! of a request. With its encoder the code would have as many lines and three more dependencies. It also writes
+//! OpenMetrics, in which a counter's `# TYPE` line has another name than its samples.
 
+pub(crate) mod activity;
 pub(crate) mod mirror;
 pub(crate) mod pool;
-pub(crate) mod work;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,19 +16,21 @@ use std::time::Instant;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use scheduler::Figures;
+use scheduler::SchedulerMetrics;
 
-/// What is counted.
+/// Counters of the requests that this process has answered.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct RequestCounters {
     requests: AtomicU64,
-    client_faults: AtomicU64,
-    server_faults: AtomicU64,
+    /// Responses with a status 4xx.
+    client_errors: AtomicU64,
+    /// Responses with a status 5xx.
+    server_errors: AtomicU64,
 }
 
-impl Counters {
-    /// Returns everything in Prometheus' text form, with what the runs' own room counts.
-    pub fn text(&self, runs: Figures, open_streams: u64) -> String {
+impl RequestCounters {
+    /// Returns all counters, with those of the scheduler, in Prometheus' text format.
+    pub fn render_text(&self, runs: SchedulerMetrics, open_streams: u64) -> String {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let rows = [
             ("segue_requests_total", "counter", "Requests answered.", read(&self.requests)),
@@ -36,41 +38,51 @@ impl Counters {
                 "segue_request_client_errors_total",
                 "counter",
                 "Requests refused (4xx).",
-                read(&self.client_faults),
+                read(&self.client_errors),
             ),
             (
                 "segue_request_server_errors_total",
                 "counter",
                 "Requests failed (5xx).",
-                read(&self.server_faults),
+                read(&self.server_errors),
             ),
-            ("segue_streams_open", "gauge", "Event streams that are open.", open_streams),
-            ("segue_threads_working", "gauge", "Threads something works on.", runs.working as u64),
+            ("segue_streams_open", "gauge", "Open event streams.", open_streams),
+            (
+                "segue_threads_working",
+                "gauge",
+                "Threads with an active run or other active work.",
+                runs.busy_threads as u64,
+            ),
             (
                 "segue_runs_waiting",
                 "gauge",
-                "Runs that wait, and other work on threads.",
-                runs.waiting as u64,
+                "Queued runs and other queued work on threads.",
+                runs.queued as u64,
             ),
             (
                 "segue_runs_followed",
                 "gauge",
                 "Runs of other servers that clients of this one follow.",
-                runs.followed as u64,
+                runs.followed_remote as u64,
             ),
             (
                 "segue_runs_taken_over_total",
                 "counter",
-                "Runs gone on with that servers which are gone had begun.",
+                "Active runs of dead servers that this one took over.",
                 runs.taken_over as u64,
             ),
             (
                 "segue_runs_taken_in_total",
                 "counter",
-                "Runs put in line here that waited for servers which are gone.",
-                runs.taken_in as u64,
+                "Queued runs of dead servers that this one claimed.",
+                runs.claimed_queued as u64,
             ),
-            ("segue_runs_lost_total", "counter", "Runs that other servers took over.", runs.lost as u64),
+            (
+                "segue_runs_lost_total",
+                "counter",
+                "Runs that other servers took over from this one.",
+                runs.lost_runs as u64,
+            ),
         ];
         let mut text = String::new();
         for (name, kind, help, value) in rows {
@@ -81,21 +93,25 @@ impl Counters {
     }
 }
 
-/// Counts a request by its outcome, and logs it: by its path, never by its parameters, headers or body, which may hold
-/// secrets.
-pub(crate) async fn count(State(counters): State<Arc<Counters>>, request: Request, next: Next) -> Response {
-    let asked = tracing::enabled!(tracing::Level::DEBUG)
+/// Counts a request by its outcome and logs its path at debug level. Query, headers and body are never logged, because
+/// they may contain secrets.
+pub(crate) async fn count_request(
+    State(counters): State<Arc<RequestCounters>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let log_context = tracing::enabled!(tracing::Level::DEBUG)
         .then(|| (request.method().clone(), request.uri().path().to_owned(), Instant::now()));
     let response = next.run(request).await;
-    if let Some((method, path, begun)) = asked {
-        let (status, duration_ms) = (response.status().as_u16(), begun.elapsed().as_millis());
+    if let Some((method, path, started_at)) = log_context {
+        let (status, duration_ms) = (response.status().as_u16(), started_at.elapsed().as_millis());
         tracing::debug!(%method, path, status, duration_ms, "answered a request");
     }
     counters.requests.fetch_add(1, Ordering::Relaxed);
     if response.status().is_client_error() {
-        counters.client_faults.fetch_add(1, Ordering::Relaxed);
+        counters.client_errors.fetch_add(1, Ordering::Relaxed);
     } else if response.status().is_server_error() {
-        counters.server_faults.fetch_add(1, Ordering::Relaxed);
+        counters.server_errors.fetch_add(1, Ordering::Relaxed);
     }
     response
 }

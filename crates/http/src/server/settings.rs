@@ -1,105 +1,107 @@
-//! What a server is told about itself: whom it lets in, from where, and how much of what. Reading it from arguments is
-//! the program's work.
+//! The settings of a server: authentication, allowed hosts and origins, and limits. The program reads them from
+//! arguments.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::security::token::Token;
+use crate::security::token::InstallToken;
 use crate::{Error, Result};
 
-/// What a server is told about itself.
+/// The settings of a server.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Names a request may call this server by, beside addresses and `localhost`; `*` means any. A page on the internet
-    /// can let its own name point at this machine, but not change the name its requests carry.
+pub struct ServerSettings {
+    /// Host names that requests may use, in addition to IP addresses and `localhost`; `*` allows any. A page on the
+    /// internet can let its own name resolve to this machine (DNS rebinding), but it cannot change the `Host` header of
+    /// its requests.
     pub allowed_hosts: Vec<String>,
-    /// Whose pages a browser may let in.
-    pub allowed_origins: Origins,
-    /// How clients show who they are.
-    pub auth: Auth,
-    /// How much of what.
-    pub limits: Limits,
+    /// Origins whose pages may send requests from a browser.
+    pub allowed_origins: AllowedOrigins,
+    /// How clients authenticate.
+    pub auth: AuthMode,
+    /// Limits on size, number and rate of requests.
+    pub limits: ServerLimits,
 }
 
-impl Settings {
-    /// Returns the settings of a server that `auth` guards and that only this machine is told of.
-    pub fn new(auth: Auth) -> Self {
+impl ServerSettings {
+    /// Returns settings with that authentication, for clients and pages of this machine, with the default limits.
+    pub fn new(auth: AuthMode) -> Self {
         Self {
             allowed_hosts: Vec::new(),
-            allowed_origins: Origins::Loopback,
+            allowed_origins: AllowedOrigins::Loopback,
             auth,
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
         }
     }
 
-    /// Checks that nobody can come in by accident.
+    /// Checks that the server does not let anybody in by accident.
     ///
     /// # Errors
-    /// [`Error::OpenToOthers`] when a server without keys can be reached from elsewhere, or by any page.
-    pub fn check(&self, addr: SocketAddr) -> Result<()> {
-        let anybody =
-            matches!(self.allowed_origins, Origins::Any) || self.allowed_hosts.iter().any(|h| h == "*");
+    /// [`Error::Unprotected`] if authentication is disabled and the address is not a loopback address, or any host or
+    /// origin is allowed.
+    pub fn check_exposure(&self, addr: SocketAddr) -> Result<()> {
+        let allows_any = matches!(self.allowed_origins, AllowedOrigins::Any)
+            || self.allowed_hosts.iter().any(|host| host == "*");
         match self.auth {
-            Auth::Open if !addr.ip().is_loopback() || anybody => Err(Error::OpenToOthers { addr }),
-            Auth::Open | Auth::Token(_) | Auth::Keys => Ok(()),
+            AuthMode::Disabled if !addr.ip().is_loopback() || allows_any => Err(Error::Unprotected { addr }),
+            AuthMode::Disabled | AuthMode::Token(_) | AuthMode::Keys => Ok(()),
         }
     }
 }
 
-/// How clients show who they are.
+/// How clients authenticate.
 #[derive(Debug, Clone)]
-pub enum Auth {
-    /// The install token makes a client the person at the machine; keys make it their user.
-    Token(Token),
-    /// Only keys.
+pub enum AuthMode {
+    /// The install token authenticates the local operator; a key authenticates its user.
+    Token(InstallToken),
+    /// Only keys are accepted.
     Keys,
-    /// Nobody is asked: everyone is the person at the machine. For loopback addresses only.
-    Open,
+    /// Authentication is disabled: every client is the local operator. Only for loopback addresses.
+    Disabled,
 }
 
-/// Whose pages a browser may let in.
+/// Origins whose pages may send requests from a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origins {
-    /// Pages that this machine serves, at whatever port.
+pub enum AllowedOrigins {
+    /// Pages that this machine serves, at any port.
     Loopback,
-    /// These, such as `https://chat.example.org`, and those of this machine.
-    These(Vec<String>),
+    /// The listed origins, such as `https://chat.example.org`, and those of this machine.
+    Listed(Vec<String>),
     /// Every page.
     Any,
 }
 
-/// How much of what.
+/// The limits of a server.
 #[derive(Debug, Clone)]
-pub struct Limits {
-    /// Bytes of a request's body.
+pub struct ServerLimits {
+    /// Maximum size of a request's body, in bytes.
     pub body_bytes_max: usize,
-    /// Connections at a time.
+    /// Maximum number of open connections.
     pub connections_max: usize,
-    /// Requests and streams of one user at a time. The person at the machine has no such limit.
+    /// Maximum number of concurrent requests and streams of one user. It does not apply to the local operator.
     pub open_per_user_max: usize,
-    /// Requests of one user; `None` for no limit. The person at the machine has none.
-    pub rate: Option<Rate>,
-    /// How long what is under way may take to reach a durable step at the end.
+    /// Rate limit of one user's requests; `None` disables it. It does not apply to the local operator.
+    pub rate: Option<RateLimit>,
+    /// How long active runs may take to reach a durable step at shutdown.
     pub grace: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             body_bytes_max: 32 << 20,
             connections_max: 16_384,
             open_per_user_max: 512,
-            rate: Some(Rate { per_second: 200, burst: 400 }),
+            rate: Some(RateLimit { per_second: 200, burst: 400 }),
             grace: Duration::from_secs(10),
         }
     }
 }
 
-/// How often something may happen.
+/// A rate limit, as the parameters of a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    /// In the long run; 0 counts as 1.
+pub struct RateLimit {
+    /// Tokens added per second; 0 counts as 1.
     pub per_second: u32,
-    /// At once, after a pause; 0 counts as 1.
+    /// Capacity of the bucket, that is, requests at once after a pause; 0 counts as 1.
     pub burst: u32,
 }

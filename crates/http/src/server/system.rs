@@ -1,117 +1,126 @@
-//! Health, version and figures of the server.
+//! The endpoints for health, version and metrics of the server, and the start of the page.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use langgraph::extract::Params;
-use langgraph::{AnyObject, Caller, Envelope, Fault};
-use protocol::Scope;
+use langgraph::extract::QueryParams;
+use langgraph::{AnyObject, ApiError, Caller, ErrorBody};
+use protocol::OwnerScope;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::server::Gateway;
-use crate::server::metrics::{mirror, pool, work};
+use crate::server::AppState;
+use crate::server::metrics::{activity, mirror, pool};
 use crate::server::page;
 
 /// Returns the endpoints.
-pub(crate) fn routes() -> OpenApiRouter<Gateway> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(root))
-        .layer(page::smaller())
+        .layer(page::compression_layer())
         .routes(routes!(ok))
         .routes(routes!(info))
         .routes(routes!(metrics))
 }
 
-/// That the server works.
+/// The health of the server.
 #[derive(Debug, Serialize, ToSchema)]
-struct Health {
+struct HealthStatus {
     /// Always true.
     ok: bool,
-    /// Nothing else has to work for it.
+    /// Always empty: the server depends on no other service.
     services: AnyObject,
 }
 
-/// What the server is.
+/// The version and the features of the server.
 #[derive(Debug, Serialize, ToSchema)]
-struct Info {
+struct ServerInfo {
     /// The version of Segue.
     version: &'static str,
-    /// Which parts of the API there are.
-    flags: Flags,
-    /// What kind of server it is.
-    host: Host,
+    /// The parts of the API that are available.
+    flags: ApiFlags,
+    /// The kind of server.
+    host: HostInfo,
 }
 
-/// Which parts of the API there are.
+/// The parts of the API that are available.
 #[derive(Debug, Serialize, ToSchema)]
-struct Flags {
+struct ApiFlags {
     /// Assistants.
     assistants: bool,
-    /// Runs at set times.
+    /// Scheduled runs (crons).
     crons: bool,
     /// Traces in LangSmith.
     langsmith: bool,
-    /// Answers to what does not wait can be refused.
+    /// Answers to questions that are no longer pending can be refused.
     strict_resume: bool,
     /// Segue's own endpoints under `/api`.
     segue: bool,
 }
 
-/// What kind of server it is.
+/// The kind of server.
 #[derive(Debug, Serialize, ToSchema)]
-struct Host {
+struct HostInfo {
     /// Always `self-hosted`.
     kind: &'static str,
 }
 
-/// Says that the server works; a browser is shown the page.
-#[utoipa::path(get, path = "/", tag = "system", security(()), params(("check_db" = Option<bool>, Query, description = "Whether to look into the database too.")),
-    responses((status = 200, content((Health = "application/json"), (String = "text/html"))), (status = 422, body = Envelope), (status = 503, body = Envelope)))]
-async fn root(gateway: State<Gateway>, params: Params, headers: HeaderMap) -> Result<Response, Fault> {
-    let mut response = match page::is_wanted(&headers) {
-        true => page::index(&headers),
-        false => ok(gateway, params).await?.into_response(),
+/// Checks that the server works; a browser gets the page.
+#[utoipa::path(get, path = "/", tag = "system", security(()), params(("check_db" = Option<bool>, Query, description = "Whether to check the database too.")),
+    responses((status = 200, content((HealthStatus = "application/json"), (String = "text/html"))), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
+async fn root(state: State<AppState>, params: QueryParams, headers: HeaderMap) -> Result<Response, ApiError> {
+    let mut response = match page::prefers_html(&headers) {
+        true => page::index_response(&headers),
+        false => ok(state, params).await?.into_response(),
     };
     response.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
     Ok(response)
 }
 
-/// Says that the server works.
-#[utoipa::path(get, path = "/ok", tag = "system", security(()), params(("check_db" = Option<bool>, Query, description = "Whether to look into the database too.")),
-    responses((status = 200, body = Health), (status = 422, body = Envelope), (status = 503, body = Envelope)))]
-async fn ok(State(gateway): State<Gateway>, params: Params) -> Result<Json<Health>, Fault> {
+/// Checks that the server works.
+#[utoipa::path(get, path = "/ok", tag = "system", security(()), params(("check_db" = Option<bool>, Query, description = "Whether to check the database too.")),
+    responses((status = 200, body = HealthStatus), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
+async fn ok(State(state): State<AppState>, params: QueryParams) -> Result<Json<HealthStatus>, ApiError> {
     if params.flag("check_db")?.unwrap_or(false) {
-        let agent = gateway.server.dispatch.agent(&Scope::Owner(None));
-        if let Err(error) = agent.threads().list(agent::ThreadFilter::of(Scope::Owner(None), 1)).await {
-            tracing::error!(%error, "the database cannot be read");
-            return Err(Fault::unavailable("the database cannot be read"));
+        let agent = state.server.scheduler.agent(&OwnerScope::Owner(None));
+        if let Err(error) =
+            agent.threads().list(agent::ThreadFilter::for_scope(OwnerScope::Owner(None), 1)).await
+        {
+            tracing::error!(%error, "failed to read the database");
+            return Err(ApiError::unavailable("the database cannot be read"));
         }
     }
-    Ok(Json(Health { ok: true, services: AnyObject::default() }))
+    Ok(Json(HealthStatus { ok: true, services: AnyObject::default() }))
 }
 
-/// Tells the version and which parts of the API there are.
-#[utoipa::path(get, path = "/info", tag = "system", security(()), responses((status = 200, body = Info)))]
-async fn info() -> Json<Info> {
-    Json(Info {
+/// Returns the version and the available parts of the API.
+#[utoipa::path(get, path = "/info", tag = "system", security(()), responses((status = 200, body = ServerInfo)))]
+async fn info() -> Json<ServerInfo> {
+    Json(ServerInfo {
         version: env!("CARGO_PKG_VERSION"),
-        flags: Flags { assistants: true, crons: false, langsmith: false, strict_resume: true, segue: true },
-        host: Host { kind: "self-hosted" },
+        flags: ApiFlags {
+            assistants: true,
+            crons: false,
+            langsmith: false,
+            strict_resume: true,
+            segue: true,
+        },
+        host: HostInfo { kind: "self-hosted" },
     })
 }
 
-/// Tells what was counted, in Prometheus' text form.
+/// Returns the metrics, in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "system",
-    responses((status = 200, body = String, content_type = "text/plain"), (status = 401, body = Envelope), (status = 429, body = Envelope)))]
-async fn metrics(State(gateway): State<Gateway>, _: Caller) -> Response {
-    let mut text = gateway.counters.text(gateway.server.dispatch.figures(), gateway.server.streams.count());
-    let agent = gateway.server.dispatch.agent(&Scope::Owner(None));
-    text.push_str(&work::text(&agent.admin().counted()));
-    text.push_str(&mirror::text(&agent).await);
-    text.push_str(&pool::text(&agent));
+    responses((status = 200, body = String, content_type = "text/plain"), (status = 401, body = ErrorBody), (status = 429, body = ErrorBody)))]
+async fn metrics(State(state): State<AppState>, _: Caller) -> Response {
+    let mut text =
+        state.counters.render_text(state.server.scheduler.metrics(), state.server.open_streams.count());
+    let agent = state.server.scheduler.agent(&OwnerScope::Owner(None));
+    text.push_str(&activity::activity_metrics(&agent.admin().trace_metrics()));
+    text.push_str(&mirror::mirror_metrics(&agent).await);
+    text.push_str(&pool::pool_metrics(&agent));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

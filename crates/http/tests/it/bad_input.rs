@@ -1,14 +1,13 @@
-//! Requests that cannot be done: each is refused with a status that tells why and a text that names what is wrong, and
-//! none of them is a failure of the server.
+//! Invalid requests: each gets a 4xx status and a text that names the problem, and none of them causes a server error.
 
 use reqwest::Method;
 use serde_json::json;
 
-use crate::world::{As, World, answer};
+use crate::fixture::{ServerFixture, TestCaller, read_response};
 
-const NONE: &str = "018f0000-0000-7000-8000-00000000000f";
+const UNKNOWN_ID: &str = "018f0000-0000-7000-8000-00000000000f";
 
-/// Method, path (`{t}` is a thread that is there, `{n}` an id of nothing), body, status, and a part of the text.
+/// Method, path (`{t}` is an existing thread, `{n}` an unknown id), body, expected status, expected part of the text.
 const CASES: &[(&str, &str, &str, u16, &str)] = &[
     ("GET", "/nothing/here", "", 404, "Not Found"),
     ("POST", "/nothing/here", "{}", 404, "Not Found"),
@@ -28,7 +27,7 @@ const CASES: &[(&str, &str, &str, u16, &str)] = &[
     ("GET", "/threads/..%2f..%2fetc", "", 422, "must be a UUID"),
     ("GET", "/assistants/other", "", 422, "Invalid assistant"),
     ("GET", "/assistants/{n}/graph", "", 404, "not found"),
-    // Bodies that are not JSON, or no object.
+    // Bodies that are not JSON, or not an object.
     ("POST", "/threads", "", 422, "Invalid JSON in request body"),
     ("POST", "/threads", "{", 422, "Invalid JSON in request body"),
     ("POST", "/threads", "[]", 422, "must be a JSON object"),
@@ -87,65 +86,69 @@ const CASES: &[(&str, &str, &str, u16, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_done_is_refused_and_named() {
-    let world = World::start().await;
-    let thread = world.talk(As::Local, "hello").await;
+async fn invalid_requests_are_refused_and_the_problem_is_named() {
+    let server = ServerFixture::start_default().await;
+    let thread = server.create_thread_with_message(TestCaller::Local, "hello").await;
     for (method, path, body, expected, part) in CASES {
-        let path = path.replace("{t}", &thread).replace("{n}", NONE);
-        let request = world.request(As::Local, method.parse().unwrap(), &path).body(*body);
-        let (status, answer) = answer(request.send().await.unwrap()).await;
-        assert_eq!(status.as_u16(), *expected, "{method} {path} {body}: {answer}");
-        let detail = answer["detail"].as_str().unwrap_or_default();
-        assert!(detail.contains(part), "{method} {path} {body}: {answer}");
-        assert!(answer["code"].is_string(), "{answer}");
+        let path = path.replace("{t}", &thread).replace("{n}", UNKNOWN_ID);
+        let request = server.request(TestCaller::Local, method.parse().unwrap(), &path).body(*body);
+        let (status, response) = read_response(request.send().await.unwrap()).await;
+        assert_eq!(status.as_u16(), *expected, "{method} {path} {body}: {response}");
+        let detail = response["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(part), "{method} {path} {body}: {response}");
+        assert!(response["code"].is_string(), "{response}");
     }
-    world.stop().await;
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_fields_and_odd_content_types_are_no_matter() {
-    let world = World::start().await;
-    let thread = world.thread(As::Local).await;
+async fn unknown_fields_and_unusual_content_types_are_ignored() {
+    let server = ServerFixture::start_default().await;
+    let thread = server.create_thread(TestCaller::Local).await;
     let (status, _) =
-        world.post("/threads", &json!({"unknown": {"x": 1}, "ttl": null, "metadata": null})).await;
+        server.post("/threads", &json!({"unknown": {"x": 1}, "ttl": null, "metadata": null})).await;
     assert_eq!(status, 200);
-    let request =
-        world.request(As::Local, Method::POST, "/threads/search").header("content-type", "text/plain");
+    let request = server
+        .request(TestCaller::Local, Method::POST, "/threads/search")
+        .header("content-type", "text/plain");
     assert_eq!(request.body("{}").send().await.unwrap().status(), 200);
-    let request = world.request(As::Local, Method::GET, &format!("/threads/{thread}?include=ttl&x=y"));
+    let request =
+        server.request(TestCaller::Local, Method::GET, &format!("/threads/{thread}?include=ttl&x=y"));
     assert_eq!(request.header("content-type", "application/json").send().await.unwrap().status(), 200);
-    world.stop().await;
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_with_a_slash_too_much_leads_to_the_right_one() {
-    let world = World::start().await;
-    let thread = world.thread(As::Local).await;
-    let request = world.request(As::Local, Method::GET, &format!("/threads/{thread}/?x=y"));
-    let (status, body) = answer(request.send().await.unwrap()).await;
+async fn a_path_with_a_trailing_slash_redirects_to_the_endpoint() {
+    let server = ServerFixture::start_default().await;
+    let thread = server.create_thread(TestCaller::Local).await;
+    let request = server.request(TestCaller::Local, Method::GET, &format!("/threads/{thread}/?x=y"));
+    let (status, body) = read_response(request.send().await.unwrap()).await;
     assert_eq!((status.as_u16(), &body["thread_id"]), (200, &json!(thread)));
-    let (status, _) = world.get("//evil.example/").await;
+    let (status, _) = server.get("//evil.example/").await;
     assert_eq!(status, 404);
-    world.stop().await;
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_cut_in_the_middle_changes_nothing_and_harms_nobody() {
+async fn a_request_that_is_cut_off_changes_nothing() {
     use tokio::io::AsyncWriteExt as _;
-    let world = World::start().await;
+    let server = ServerFixture::start_default().await;
     for cut in [
         "POST /threads HT",
         "POST /threads HTTP/1.1\r\nhost: localhost\r\n",
         "POST /threads HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\n{\"metadata\"",
     ] {
-        let address = world.url.trim_start_matches("http://");
+        let address = server.url.trim_start_matches("http://");
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         stream
-            .write_all(cut.replace("\r\n\r\n", &format!("\r\nx-api-key: {}\r\n\r\n", world.token)).as_bytes())
+            .write_all(
+                cut.replace("\r\n\r\n", &format!("\r\nx-api-key: {}\r\n\r\n", server.token)).as_bytes(),
+            )
             .await
             .unwrap();
         drop(stream);
     }
-    assert_eq!(world.post("/threads/count", &json!({})).await.1, json!(0));
-    world.stop().await;
+    assert_eq!(server.post("/threads/count", &json!({})).await.1, json!(0));
+    server.stop().await;
 }

@@ -1,49 +1,50 @@
-//! The event-streaming protocol: commands in, numbered events out.
+//! The event-streaming protocol: commands, and numbered events on a thread's stream.
 
 mod stored;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use test_model::{Call, Gate, Place, Reply, Script};
+use test_model::{Gate, GatePosition, Script, ScriptedCall, ScriptedReply};
 use uuid::Uuid;
 
-use crate::sse::{Event, Events};
-use crate::world::{As, World};
+use crate::fixture::{ServerFixture, TestCaller};
+use crate::sse::{ReceivedEvent, SseReader};
 
-fn said(text: &str) -> Reply {
-    Reply { text: text.split_inclusive(' ').map(str::to_owned).collect(), ..Reply::default() }
+fn streamed_reply(text: &str) -> ScriptedReply {
+    ScriptedReply { text: text.split_inclusive(' ').map(str::to_owned).collect(), ..ScriptedReply::default() }
 }
 
-async fn playing(replies: Vec<Reply>) -> World {
-    World::playing(Script { replies, ..Script::default() }, |settings| settings).await
+async fn start_with_replies(replies: Vec<ScriptedReply>) -> ServerFixture {
+    ServerFixture::with_script(Script { replies, ..Script::default() }, |settings| settings).await
 }
 
-async fn follow(world: &World, thread: &str, filter: &Value) -> Events {
+async fn follow_events(server: &ServerFixture, thread: &str, filter: &Value) -> SseReader {
     let path = format!("/threads/{thread}/stream/events");
-    Events::of(world.request(As::Local, Method::POST, &path).json(filter)).await
+    SseReader::open(server.request(TestCaller::Local, Method::POST, &path).json(filter)).await
 }
 
-async fn command(world: &World, thread: &str, (method, params): (&str, Value)) -> Value {
+async fn send_command(server: &ServerFixture, thread: &str, method: &str, params: Value) -> Value {
     let envelope = json!({"id": 7, "method": method, "params": params});
-    let (status, told) = world.post(&format!("/threads/{thread}/commands"), &envelope).await;
-    assert_eq!(status, 200, "{told}");
-    assert_eq!(told["id"], 7);
-    told
+    let (status, response) = server.post(&format!("/threads/{thread}/commands"), &envelope).await;
+    assert_eq!(status, 200, "{response}");
+    assert_eq!(response["id"], 7);
+    response
 }
 
-async fn start(world: &World, thread: &str, text: &str) -> String {
+async fn start_run(server: &ServerFixture, thread: &str, text: &str) -> String {
     let input = json!({"messages": [{"type": "human", "content": text}]});
-    let told = command(world, thread, ("run.start", json!({"assistant_id": "agent", "input": input}))).await;
-    assert_eq!(told["type"], "success", "{told}");
-    told["result"]["run_id"].as_str().unwrap().to_owned()
+    let response =
+        send_command(server, thread, "run.start", json!({"assistant_id": "agent", "input": input})).await;
+    assert_eq!(response["type"], "success", "{response}");
+    response["result"]["run_id"].as_str().unwrap().to_owned()
 }
 
-fn is_end(event: &Event) -> bool {
+fn is_end(event: &ReceivedEvent) -> bool {
     let params = &event.data["params"];
     event.name == "lifecycle" && params["namespace"] == json!([]) && params["data"]["event"] != "running"
 }
 
-async fn one_run(events: &mut Events) -> Vec<Event> {
+async fn read_one_run(events: &mut SseReader) -> Vec<ReceivedEvent> {
     let mut seen = Vec::new();
     loop {
         let event = events.next().await.expect("the stream stays open");
@@ -55,99 +56,115 @@ async fn one_run(events: &mut Events) -> Vec<Event> {
     }
 }
 
-const ALL: [&str; 9] =
+const ALL_CHANNELS: [&str; 9] =
     ["values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s19_a_run_of_a_thread_that_did_not_exist_is_told_to_who_waited_for_it() {
-    let world = playing(vec![said("Hello 🦀 there."), said("More.")]).await;
+async fn s19_a_stream_of_a_thread_that_does_not_exist_yet_receives_its_first_run() {
+    let server = start_with_replies(vec![streamed_reply("Hello 🦀 there."), streamed_reply("More.")]).await;
     let thread = Uuid::now_v7().to_string();
-    let mut events = follow(&world, &thread, &json!({"channels": ALL})).await;
-    start(&world, &thread, "hi").await;
-    let first = one_run(&mut events).await;
+    let mut events = follow_events(&server, &thread, &json!({"channels": ALL_CHANNELS})).await;
+    start_run(&server, &thread, "hi").await;
+    let first = read_one_run(&mut events).await;
     assert_eq!(first[0].data["params"]["data"], json!({"event": "running", "graph_name": "agent"}));
     assert_eq!(first.last().unwrap().data["params"]["data"]["event"], "completed");
-    let said: Vec<&Value> = first
+    let message_events: Vec<&Value> = first
         .iter()
         .filter(|event| event.name == "messages")
         .map(|event| &event.data["params"]["data"])
         .collect();
-    assert_eq!((&said[0]["event"], &said[0]["role"]), (&json!("message-start"), &json!("ai")));
-    let deltas = said.iter().filter_map(|told| told["delta"]["text"].as_str());
+    assert_eq!(
+        (&message_events[0]["event"], &message_events[0]["role"]),
+        (&json!("message-start"), &json!("ai"))
+    );
+    let deltas = message_events.iter().filter_map(|event| event["delta"]["text"].as_str());
     assert_eq!(deltas.collect::<String>(), "Hello 🦀 there.");
-    assert_eq!(said.last().unwrap()["event"], "message-finish");
-    assert!(said.last().unwrap()["usage"]["total_tokens"].is_u64());
+    assert_eq!(message_events.last().unwrap()["event"], "message-finish");
+    assert!(message_events.last().unwrap()["usage"]["total_tokens"].is_u64());
     let values = first.iter().rfind(|event| event.name == "values").unwrap();
     let messages = &values.data["params"]["data"]["messages"];
-    assert_eq!(messages[1]["id"], said[0]["id"], "the message is the one that is stored");
-    // The stream goes on with the next run, and its numbers go up.
-    start(&world, &thread, "and?").await;
-    let second = one_run(&mut events).await;
-    let all: Vec<&Event> = first.iter().chain(&second).collect();
+    assert_eq!(
+        messages[1]["id"], message_events[0]["id"],
+        "the streamed message has the id of the stored one"
+    );
+    // The stream continues with the next run, and the sequence numbers increase.
+    start_run(&server, &thread, "and?").await;
+    let second = read_one_run(&mut events).await;
+    let all: Vec<&ReceivedEvent> = first.iter().chain(&second).collect();
     let numbers: Vec<u64> = all.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert!(all.iter().all(|event| event.id == Some(event.data["seq"].to_string())));
-    // Another connection is told the same, under the same numbers and ids; or only what it has not had.
-    let mut again = follow(&world, &thread, &json!({"channels": ALL})).await;
+    // Another connection receives the same events with the same numbers and ids, or those after `since`.
+    let mut second_stream = follow_events(&server, &thread, &json!({"channels": ALL_CHANNELS})).await;
     for event in &all {
-        assert_eq!(again.next().await.unwrap().text, event.text);
+        assert_eq!(second_stream.next().await.unwrap().text, event.text);
     }
     let since = numbers[first.len() - 1];
-    let mut rest = follow(&world, &thread, &json!({"channels": ALL, "since": since})).await;
-    assert_eq!(rest.next().await.unwrap().text, second[0].text);
-    // A filter leaves out events, and does not number the others anew.
-    let mut few =
-        follow(&world, &thread, &json!({"channels": ["lifecycle"], "namespaces": [[]], "depth": 1})).await;
-    assert_eq!(few.next().await.unwrap().text, first[0].text);
-    assert_eq!(few.next().await.unwrap().text, first.last().unwrap().text);
-    world.stop().await;
+    let mut since_stream =
+        follow_events(&server, &thread, &json!({"channels": ALL_CHANNELS, "since": since})).await;
+    assert_eq!(since_stream.next().await.unwrap().text, second[0].text);
+    // A filter omits events and does not renumber the others.
+    let mut filtered =
+        follow_events(&server, &thread, &json!({"channels": ["lifecycle"], "namespaces": [[]], "depth": 1}))
+            .await;
+    assert_eq!(filtered.next().await.unwrap().text, first[0].text);
+    assert_eq!(filtered.next().await.unwrap().text, first.last().unwrap().text);
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s19_a_question_is_asked_and_answered() {
-    let call = Call { id: "c1".into(), name: "execute".into(), args: json!({"command": "touch x"}) };
-    let world = playing(vec![Reply { calls: vec![call], ..said("I do it.") }, said("Done.")]).await;
+async fn s19_a_question_is_sent_and_can_be_answered() {
+    let call = ScriptedCall { id: "c1".into(), name: "execute".into(), args: json!({"command": "touch x"}) };
+    let server = start_with_replies(vec![
+        ScriptedReply { calls: vec![call], ..streamed_reply("I do it.") },
+        streamed_reply("Done."),
+    ])
+    .await;
     let thread = Uuid::now_v7().to_string();
-    start(&world, &thread, "do it").await;
-    let mut events = follow(&world, &thread, &json!({"channels": ALL})).await;
-    let asked = one_run(&mut events).await;
-    assert_eq!(asked.last().unwrap().data["params"]["data"]["event"], "interrupted");
-    let input = asked.iter().find(|event| event.name == "input.requested").unwrap();
-    let told = &input.data["params"]["data"];
-    assert_eq!(told["payload"], told["value"]);
-    assert_eq!(told["payload"]["action_requests"][0]["name"], "execute");
-    let blocks = asked.iter().filter(|event| event.data["params"]["data"]["content"]["type"] == "tool_call");
+    start_run(&server, &thread, "do it").await;
+    let mut events = follow_events(&server, &thread, &json!({"channels": ALL_CHANNELS})).await;
+    let events_before_question = read_one_run(&mut events).await;
+    assert_eq!(events_before_question.last().unwrap().data["params"]["data"]["event"], "interrupted");
+    let input = events_before_question.iter().find(|event| event.name == "input.requested").unwrap();
+    let question = &input.data["params"]["data"];
+    assert_eq!(question["payload"], question["value"]);
+    assert_eq!(question["payload"]["action_requests"][0]["name"], "execute");
+    let blocks = events_before_question
+        .iter()
+        .filter(|event| event.data["params"]["data"]["content"]["type"] == "tool_call");
     let blocks: Vec<&Value> = blocks.map(|event| &event.data["params"]["data"]["content"]).collect();
     assert_eq!(blocks.last().unwrap()["args"], json!({"command": "touch x"}));
-    for event in asked.iter().filter(|event| event.name == "values") {
+    for event in events_before_question.iter().filter(|event| event.name == "values") {
         assert!(event.data["params"]["data"].get("__interrupt__").is_none());
     }
-    let id = told["interrupt_id"].as_str().unwrap();
+    let id = question["interrupt_id"].as_str().unwrap();
     let decisions = json!({"decisions": [{"type": "reject", "message": "no"}]});
     let unknown = json!({"interrupt_id": "0".repeat(32), "response": decisions, "namespace": []});
-    assert_eq!(command(&world, &thread, ("input.respond", unknown)).await["error"], "no_such_interrupt");
+    assert_eq!(send_command(&server, &thread, "input.respond", unknown).await["error"], "no_such_interrupt");
     let answer = json!({"interrupt_id": id, "response": decisions, "namespace": []});
-    let done = command(&world, &thread, ("input.respond", answer)).await;
+    let done = send_command(&server, &thread, "input.respond", answer).await;
     assert_eq!((&done["type"], &done["result"]), (&json!("success"), &json!({})));
-    let rest = one_run(&mut events).await;
-    assert_eq!(rest.last().unwrap().data["params"]["data"]["event"], "completed");
-    let result =
-        rest.iter().find(|event| event.name == "messages" && event.data["params"]["data"]["role"] == "tool");
+    let remaining = read_one_run(&mut events).await;
+    assert_eq!(remaining.last().unwrap().data["params"]["data"]["event"], "completed");
+    let result = remaining
+        .iter()
+        .find(|event| event.name == "messages" && event.data["params"]["data"]["role"] == "tool");
     assert!(result.is_some_and(|event| event.data["params"]["namespace"] == json!(["tools:c1"])));
-    assert!(rest.iter().any(|event| event.data["params"]["data"]["event"] == "tool-error"));
-    world.stop().await;
+    assert!(remaining.iter().any(|event| event.data["params"]["data"]["event"] == "tool-error"));
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s19_what_is_no_command_or_no_filter_is_refused() {
-    let world = playing(vec![said("one")]).await;
+async fn s19_invalid_commands_and_filters_are_refused() {
+    let server = start_with_replies(vec![streamed_reply("one")]).await;
     let thread = Uuid::now_v7().to_string();
     let commands = format!("/threads/{thread}/commands");
     for bad in [json!({}), json!({"id": "x", "method": "run.start"}), json!({"id": 1}), json!([1])] {
-        assert_eq!(world.post(&commands, &bad).await.0, 400, "{bad}");
+        assert_eq!(server.post(&commands, &bad).await.0, 400, "{bad}");
     }
-    let code =
-        async |method: &str, params: Value| command(&world, &thread, (method, params)).await["error"].clone();
+    let code = async |method: &str, params: Value| {
+        send_command(&server, &thread, method, params).await["error"].clone()
+    };
     assert_eq!(code("nope", json!({})).await, "unknown_command");
     assert_eq!(code("subscription.subscribe", json!({})).await, "not_supported");
     assert_eq!(code("run.start", json!({})).await, "invalid_argument");
@@ -155,27 +172,27 @@ async fn s19_what_is_no_command_or_no_filter_is_refused() {
     assert_eq!(code("input.respond", json!({"responses": []})).await, "invalid_argument");
     let filters = format!("/threads/{thread}/stream/events");
     for bad in [json!({}), json!({"channels": []}), json!({"channels": ["nope"]})] {
-        assert_eq!(world.post(&filters, &bad).await.0, 400, "{bad}");
+        assert_eq!(server.post(&filters, &bad).await.0, 400, "{bad}");
     }
-    let tree = command(&world, &thread, ("agent.getTree", json!({}))).await;
+    let tree = send_command(&server, &thread, "agent.getTree", json!({})).await;
     assert_eq!(tree["result"]["tree"]["graph_name"], "agent");
-    world.stop().await;
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s19_points_are_told_as_the_history_has_them() {
-    let world = World::start().await;
-    let thread = world.thread(As::Local).await;
+async fn s19_checkpoints_are_sent_as_in_the_state_history() {
+    let server = ServerFixture::start_default().await;
+    let thread = server.create_thread(TestCaller::Local).await;
     let filter = json!({"channels": ["checkpoints", "lifecycle"]});
-    let mut events = follow(&world, &thread, &filter).await;
-    let mut told = Vec::new();
+    let mut events = follow_events(&server, &thread, &filter).await;
+    let mut sent = Vec::new();
     for text in ["one", "two"] {
-        world.say(As::Local, (&thread, text)).await;
+        server.send_message(TestCaller::Local, &thread, text).await;
         loop {
             let event = events.next().await.unwrap();
             let data = &event.data["params"]["data"];
             match event.name.as_str() {
-                "checkpoints" => told.push(
+                "checkpoints" => sent.push(
                     [&data["id"], &data["parent_id"], &data["step"], &data["source"]].map(Value::clone),
                 ),
                 _ if data["event"] == "completed" => break,
@@ -183,8 +200,8 @@ async fn s19_points_are_told_as_the_history_has_them() {
             }
         }
     }
-    let (_, history) = world.post(&format!("/threads/{thread}/history"), &json!({"limit": 100})).await;
-    let points = history.as_array().unwrap().iter().rev().map(|state| {
+    let (_, history) = server.post(&format!("/threads/{thread}/history"), &json!({"limit": 100})).await;
+    let checkpoints = history.as_array().unwrap().iter().rev().map(|state| {
         [
             &state["checkpoint_id"],
             &state["parent_checkpoint_id"],
@@ -193,23 +210,23 @@ async fn s19_points_are_told_as_the_history_has_them() {
         ]
         .map(Value::clone)
     });
-    assert_eq!(told, points.collect::<Vec<_>>());
-    world.stop().await;
+    assert_eq!(sent, checkpoints.collect::<Vec<_>>());
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s19_a_run_that_is_stopped_is_not_completed() {
-    let gate = Some(Gate { name: "never".to_owned(), at: Place::End });
-    let world = playing(vec![Reply { gate, ..Reply::text("half") }]).await;
-    let thread = world.thread(As::Local).await;
-    let mut events = follow(&world, &thread, &json!({"channels": ["lifecycle"]})).await;
-    let asked = json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "hi"}]}});
-    let run = world.post(&format!("/threads/{thread}/runs"), &asked).await.1;
-    world.model.called(1).await;
+async fn s19_a_cancelled_run_is_not_reported_as_completed() {
+    let gate = Some(Gate { name: "never".to_owned(), at: GatePosition::End });
+    let server = start_with_replies(vec![ScriptedReply { gate, ..ScriptedReply::text("half") }]).await;
+    let thread = server.create_thread(TestCaller::Local).await;
+    let mut events = follow_events(&server, &thread, &json!({"channels": ["lifecycle"]})).await;
+    let body = json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "hi"}]}});
+    let run = server.post(&format!("/threads/{thread}/runs"), &body).await.1;
+    server.model.wait_for_calls(1).await;
     let path = format!("/threads/{thread}/runs/{}/cancel?wait=1", run["run_id"].as_str().unwrap());
-    assert_eq!(world.post(&path, &json!({})).await.0, 200);
+    assert_eq!(server.post(&path, &json!({})).await.0, 200);
     for expected in ["running", "interrupted"] {
         assert_eq!(events.next().await.unwrap().data["params"]["data"]["event"], expected);
     }
-    world.stop().await;
+    server.stop().await;
 }

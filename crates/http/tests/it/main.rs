@@ -1,11 +1,11 @@
-//! The server as its clients meet it: over HTTP, with a model that plays a script.
+//! Tests of the server through HTTP, with a scripted model.
 
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]
-mod door;
-#[cfg(test)]
 mod events;
+#[cfg(test)]
+mod fixture;
 #[cfg(test)]
 mod handoffs;
 #[cfg(test)]
@@ -14,9 +14,9 @@ mod resources;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]
+mod security;
+#[cfg(test)]
 mod sse;
 mod streams;
 #[cfg(test)]
 mod webhooks;
-#[cfg(test)]
-mod world;

@@ -1,4 +1,4 @@
-//! The endpoints that are not about runs.
+//! The endpoints other than those for runs.
 
 mod assistants;
 #[cfg(test)]

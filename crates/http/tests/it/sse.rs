@@ -1,32 +1,32 @@
-//! Server-sent events as a client reads them, byte for byte.
+//! A client for server-sent events that checks their exact bytes.
 
 use bytes::Bytes;
 use reqwest::{RequestBuilder, Response};
 use serde_json::Value;
 
-/// One event.
+/// A received event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct ReceivedEvent {
     pub name: String,
     pub data: Value,
     pub id: Option<String>,
-    /// As it was sent.
+    /// The raw text of the event.
     pub text: String,
 }
 
-/// A stream that is read event by event.
-pub struct Events {
+/// A stream of events, read one by one.
+pub struct SseReader {
     response: Response,
-    kept: Vec<u8>,
-    /// How much of that is known to hold no end of an event.
-    looked_at: usize,
-    /// Comments, such as heartbeats.
+    buffer: Vec<u8>,
+    /// The length of the buffer's prefix that is known to contain no end of an event.
+    scanned: usize,
+    /// Number of comments, such as heartbeats.
     pub comments: usize,
 }
 
-impl Events {
-    /// Sends the request, which must be answered with a stream.
-    pub async fn of(request: RequestBuilder) -> Self {
+impl SseReader {
+    /// Sends the request and expects an event stream as the response.
+    pub async fn open(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         let status = response.status();
         if status != 200 {
@@ -35,60 +35,64 @@ impl Events {
         assert_eq!(response.headers()["content-type"], "text/event-stream; charset=utf-8");
         assert_eq!(response.headers()["cache-control"], "no-store");
         assert_eq!(response.headers()["x-accel-buffering"], "no");
-        Self { response, kept: Vec::new(), looked_at: 0, comments: 0 }
+        Self { response, buffer: Vec::new(), scanned: 0, comments: 0 }
     }
 
     pub fn header(&self, name: &str) -> &str {
         self.response.headers().get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
 
-    /// Returns the run of the stream, as clients find it.
+    /// Returns the id of the stream's run, from the `content-location` header.
     pub fn run_id(&self) -> String {
         self.header("content-location").rsplit('/').next().unwrap().to_owned()
     }
 
     /// Returns the next event; `None` at the end of the connection.
-    pub async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
-            let from = self.looked_at;
-            if let Some(end) = self.kept[from..].windows(2).position(|two| two == b"\n\n") {
-                let end = from + end;
-                self.looked_at = 0;
-                let text: Vec<u8> = self.kept.drain(..end + 2).collect();
+            let scanned = self.scanned;
+            if let Some(end) = self.buffer[scanned..].windows(2).position(|pair| pair == b"\n\n") {
+                let end = scanned + end;
+                self.scanned = 0;
+                let text: Vec<u8> = self.buffer.drain(..end + 2).collect();
                 let text = String::from_utf8(text).unwrap();
                 if text.starts_with(':') {
                     self.comments += 1;
                     continue;
                 }
-                return Some(event(text));
+                return Some(parse_event(text));
             }
-            self.looked_at = self.kept.len().saturating_sub(1);
+            self.scanned = self.buffer.len().saturating_sub(1);
             let chunk: Option<Bytes> = self.response.chunk().await.unwrap();
             match chunk {
-                Some(chunk) => self.kept.extend_from_slice(&chunk),
+                Some(chunk) => self.buffer.extend_from_slice(&chunk),
                 None => {
-                    assert!(self.kept.is_empty(), "half an event: {:?}", String::from_utf8_lossy(&self.kept));
+                    assert!(
+                        self.buffer.is_empty(),
+                        "half an event: {:?}",
+                        String::from_utf8_lossy(&self.buffer)
+                    );
                     return None;
                 }
             }
         }
     }
 
-    /// Returns the first event of that name, and those before it.
-    pub async fn until(&mut self, name: &str) -> Vec<Event> {
+    /// Reads up to the first event of that name; returns all events read.
+    pub async fn read_until(&mut self, name: &str) -> Vec<ReceivedEvent> {
         let mut seen = Vec::new();
         while let Some(event) = self.next().await {
-            let is_it = event.name == name;
+            let is_match = event.name == name;
             seen.push(event);
-            if is_it {
+            if is_match {
                 return seen;
             }
         }
-        unreachable!("the stream ended without {name}: {:?}", names(&seen))
+        unreachable!("the stream ended without {name}: {:?}", event_names(&seen))
     }
 
-    /// Waits for so many heartbeats, in which nothing is told.
-    pub async fn heartbeats(&mut self, count: usize) {
+    /// Waits until `count` heartbeats have arrived, with no event in between.
+    pub async fn wait_for_heartbeats(&mut self, count: usize) {
         while self.comments < count {
             let chunk = self.response.chunk().await.unwrap().expect("the stream stays open");
             assert_eq!(chunk, ": heartbeat\n\n");
@@ -96,8 +100,8 @@ impl Events {
         }
     }
 
-    /// Returns everything that is left.
-    pub async fn rest(mut self) -> Vec<Event> {
+    /// Reads to the end of the connection; returns the remaining events.
+    pub async fn read_to_end(mut self) -> Vec<ReceivedEvent> {
         let mut seen = Vec::new();
         while let Some(event) = self.next().await {
             seen.push(event);
@@ -106,7 +110,7 @@ impl Events {
     }
 }
 
-fn event(text: String) -> Event {
+fn parse_event(text: String) -> ReceivedEvent {
     let (mut name, mut data, mut id) = (String::new(), None, None);
     let mut order = Vec::new();
     for line in text.trim_end().lines() {
@@ -120,15 +124,15 @@ fn event(text: String) -> Event {
         }
     }
     assert!(["event,data", "event,data,id"].contains(&order.join(",").as_str()), "{text}");
-    Event { name, data: data.unwrap(), id, text }
+    ReceivedEvent { name, data: data.unwrap(), id, text }
 }
 
 /// Returns the names of the events.
-pub fn names(events: &[Event]) -> Vec<&str> {
+pub fn event_names(events: &[ReceivedEvent]) -> Vec<&str> {
     events.iter().map(|event| event.name.as_str()).collect()
 }
 
-/// Returns what the events of that name say.
-pub fn data<'a>(events: &'a [Event], name: &str) -> Vec<&'a Value> {
+/// Returns the data of the events of that name.
+pub fn event_data<'a>(events: &'a [ReceivedEvent], name: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event.name == name).map(|event| &event.data).collect()
 }

@@ -1,4 +1,4 @@
-//! Streams as clients meet them that lose sight of something: frames, runs, the server.
+//! Streams with losses: gaps, missed runs, and restarts of the server.
 
 #[cfg(test)]
 mod gaps;

@@ -1,138 +1,162 @@
-//! The journal in PostgreSQL: any number of processes on any number of machines share it. It holds no rule of its own; what is
-//! done to the tables is said in `tables`, and this is who waits for whom, what is tried again, and what others are told.
+//! The PostgreSQL engine. Any number of processes on any number of machines share a database. The rules about rows
+//! are in `tables`; this module orders concurrent transactions, retries them, and notifies other processes.
 
-mod faults;
-mod groups;
+mod copy_connection;
+mod errors;
+mod group_commit;
 mod health;
-mod indexing;
+mod index_update;
 pub(crate) mod locks;
-mod news;
-mod plain;
+mod notifications;
 mod schema;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use postgres::{Pool, Target};
+use postgres::{DatabaseTarget, Pool};
 
-pub use postgres::{Figures as PoolFigures, PoolSettings};
+pub use postgres::{PoolSettings, PoolStatistics as PoolFigures};
 
-pub(crate) use self::plain::{Plain, version as plain_version};
+pub(crate) use self::copy_connection::{PostgresCopyConnection, schema_version};
 
-use self::faults::Place;
-use self::groups::Groups;
-use self::indexing::Indexing;
-use self::news::Telling;
-use crate::engines::sql::Connection;
-use crate::engines::{Engine, Rows};
-use crate::moving::check_whole;
-use crate::news::News;
-use crate::news::commits::Commits;
+use self::errors::DatabaseLocation;
+use self::group_commit::GroupCommitter;
+use self::index_update::IndexUpdater;
+use self::notifications::CommitNotifier;
+use crate::commit_feed::CommitFeed;
+use crate::commit_feed::local::LocalCommitFeed;
+use crate::copy::check_copy_complete;
+use crate::engines::sql::SqlConnection;
+use crate::engines::{Engine, ReadSize};
 use crate::tables::replicas;
-use crate::tables::threads::Heads;
-use crate::{Committed, Health, HealthDepth, Reach, Result, Transaction};
+use crate::tables::threads::ThreadHeadCache;
+use crate::{CommitReceipt, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
 
-/// A journal in a PostgreSQL database. Cheap to clone: the clones share its connections.
+/// A journal in a PostgreSQL database. Cloning is cheap: clones share the connections.
 #[derive(Clone)]
-pub struct Postgres(Arc<Inner>);
+pub struct PostgresStore(Arc<PostgresInner>);
 
-struct Inner {
+/// The state that the clones of a store share.
+struct PostgresInner {
+    /// The connections to the database.
     pool: Pool,
-    place: Place,
-    news: News,
-    commits: Commits,
-    telling: Telling,
-    groups: Groups,
-    indexing: Indexing,
+    /// The address of the database, named in every error.
+    location: DatabaseLocation,
+    /// Commits of other processes.
+    feed: CommitFeed,
+    /// Commits of this process.
+    local_feed: LocalCommitFeed,
+    /// Exchanges notifications with other processes.
+    notifier: CommitNotifier,
+    /// Executes transactions, several together where possible.
+    group_commit: GroupCommitter,
+    /// Updates the search index.
+    index_updater: IndexUpdater,
 }
 
-impl Postgres {
-    /// Opens the database at `url` (`postgres://…`), in which the schema is made or brought up to date. It needs the Tokio
-    /// runtime it is opened in for as long as it lives.
+impl PostgresStore {
+    /// Opens the database at `url` (`postgres://…`), and creates or migrates its schema. The store uses the current
+    /// Tokio runtime for as long as it exists.
     ///
     /// # Errors
-    /// When the address cannot be understood, the server cannot be reached or entered, or its schema is of a later version.
+    /// [`crate::Error::ConnectionRejected`] if the URL is invalid or the server refuses the login,
+    /// [`crate::Error::Unreachable`] if the server cannot be reached, and [`crate::Error::NewerSchema`] if a later
+    /// version of the program created the schema.
     pub async fn open(url: &str, settings: PoolSettings) -> Result<Self> {
-        let target: Target = url.parse().map_err(|error| Place(url_place(url)).explain(error))?;
-        let pool = Pool::open(target.named("segue"), settings).await;
-        let place = Place(pool.location());
-        let location = pool.location();
-        let migrated = pool.with(move |connection| {
-            schema::migrate(connection, &location)?;
-            check_whole(&Connection::Postgres(connection, &Heads::default()), &location)
+        let target: DatabaseTarget =
+            url.parse().map_err(|error| DatabaseLocation(redacted_url(url)).convert_error(error))?;
+        let pool = Pool::open(target.with_application_name("segue"), settings).await;
+        let database = DatabaseLocation(pool.location());
+        let display_location = pool.location();
+        let migrated = pool.with_connection(move |connection| {
+            schema::migrate(connection, &display_location)?;
+            check_copy_complete(
+                &SqlConnection::Postgres(connection, &ThreadHeadCache::default()),
+                &display_location,
+            )
         });
-        migrated.await.map_err(|error| place.told(error))?;
-        let news = News::default();
-        let telling = Telling::begin(pool.clone(), news.clone());
-        let groups = Groups::begin(&pool);
-        Ok(Self(Arc::new(Inner {
+        migrated.await.map_err(|error| database.classify_error(error))?;
+        let feed = CommitFeed::default();
+        let notifier = CommitNotifier::start(pool.clone(), feed.clone());
+        let group_commit = GroupCommitter::start(&pool);
+        Ok(Self(Arc::new(PostgresInner {
             pool,
-            place,
-            news,
-            commits: Commits::default(),
-            telling,
-            groups,
-            indexing: Indexing::default(),
+            location: database,
+            feed,
+            local_feed: LocalCommitFeed::default(),
+            notifier,
+            group_commit,
+            index_updater: IndexUpdater::default(),
         })))
     }
 
-    /// Returns whether `url` is the address of such a database.
+    /// Returns whether `url` is the URL of a PostgreSQL database.
     pub fn is_url(url: &str) -> bool {
-        Target::is_url(url)
+        DatabaseTarget::is_url(url)
     }
 
-    /// Returns how the connections are used.
-    pub fn pool(&self) -> PoolFigures {
-        self.0.pool.figures()
+    /// Returns the statistics of the connection pool.
+    pub fn pool_statistics(&self) -> PoolFigures {
+        self.0.pool.statistics()
     }
 }
 
-/// Returns what is told of an address that cannot be understood: nothing of it, for there may be a password in it.
-fn url_place(url: &str) -> String {
+/// Returns the form in which an unparsable URL is shown: its scheme only, because the rest may contain a password.
+fn redacted_url(url: &str) -> String {
     url.split("://").next().map_or_else(String::new, |scheme| format!("{scheme}://…"))
 }
 
-impl Engine for Postgres {
-    const REACH: Reach = Reach::Network;
+impl Engine for PostgresStore {
+    const STORE_SCOPE: StoreScope = StoreScope::AnyHost;
 
-    async fn now(&self) -> Result<Timestamp> {
-        self.read(Rows::Few, replicas::clock).await
+    async fn database_time(&self) -> Result<Timestamp> {
+        self.read(ReadSize::Small, replicas::current_time).await
     }
 
-    async fn perform(&self, transaction: Transaction) -> Result<Committed> {
-        let changed = news::about(&transaction);
-        let done = self.0.groups.commit(transaction).await.map_err(|error| self.0.place.told(error))?;
-        self.0.telling.tell(changed);
-        Ok(done)
+    async fn perform_transaction(&self, transaction: Transaction) -> Result<CommitReceipt> {
+        let changed_threads = notifications::changed_threads(&transaction);
+        let receipt = self
+            .0
+            .group_commit
+            .commit(transaction)
+            .await
+            .map_err(|error| self.0.location.classify_error(error))?;
+        self.0.notifier.notify(changed_threads);
+        Ok(receipt)
     }
 
     async fn read<T: Send + 'static>(
         &self,
-        _rows: Rows,
-        question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
+        _rows: ReadSize,
+        query: impl Fn(&SqlConnection<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let pool = &self.0.pool;
-        let question = move |connection: &postgres::Connection| {
-            question(&Connection::Postgres(connection, &Heads::default()))
+        let query = move |connection: &postgres::Connection| {
+            query(&SqlConnection::Postgres(connection, &ThreadHeadCache::default()))
         };
-        pool.read(question).await.map_err(|error| self.0.place.told(error))
+        pool.read(query).await.map_err(|error| self.0.location.classify_error(error))
     }
 
-    async fn catch_up(&self) -> Result<()> {
-        self.0.indexing.catch_up(&self.0.pool).await.map_err(|error| self.0.place.told(error))
+    async fn update_index(&self) -> Result<()> {
+        self.0
+            .index_updater
+            .update_index(&self.0.pool)
+            .await
+            .map_err(|error| self.0.location.classify_error(error))
     }
 
-    async fn checked(&self, depth: HealthDepth) -> Result<Health> {
-        let place = self.0.place.clone();
-        let checked = self.0.pool.read(move |connection| health::check(connection, &place, depth)).await;
-        checked.map_err(|error| self.0.place.told(error))
+    async fn check_health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {
+        let location = self.0.location.clone();
+        let checked =
+            self.0.pool.read(move |connection| health::check_health(connection, &location, depth)).await;
+        checked.map_err(|error| self.0.location.classify_error(error))
     }
 
-    fn own_commits(&self) -> &Commits {
-        &self.0.commits
+    fn local_feed(&self) -> &LocalCommitFeed {
+        &self.0.local_feed
     }
 
-    fn heard(&self) -> News {
-        self.0.news.clone()
+    fn remote_feed(&self) -> CommitFeed {
+        self.0.feed.clone()
     }
 }

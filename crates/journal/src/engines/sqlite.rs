@@ -1,14 +1,14 @@
-//! The journal in SQLite: one file, one thread that writes, a few connections that read. It holds no rule of its own;
-//! `tables` says how each kind of row is kept, `writer` how transactions are grouped.
+//! The SQLite engine: one file, one thread that writes, and a few connections that read. The rules about rows are in
+//! `tables`; `writer` groups transactions.
 
+mod change_poll;
 mod connect;
-mod faults;
+mod copy_connection;
+mod errors;
 mod health;
-mod news;
-mod plain;
-mod portable;
-mod readers;
+mod reader_pool;
 mod schema;
+mod sql_functions;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -20,27 +20,27 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use self::faults::Place;
-pub(crate) use self::faults::of_preparing;
-pub(crate) use self::plain::{Plain, version as plain_version};
-use self::readers::Readers;
+pub(crate) use self::copy_connection::{SqliteCopyConnection, schema_version};
+use self::errors::DatabasePath;
+pub(crate) use self::errors::prepare_error;
+use self::reader_pool::ReaderPool;
 pub(crate) use self::schema::checksum;
-use self::writer::{Job, QUEUE_MAX, Request, Writer};
-use crate::engines::sql::Connection;
-use crate::engines::{Engine, Rows};
-use crate::moving::check_whole;
-use crate::news::News;
-use crate::news::commits::Commits;
-use crate::{Committed, Error, Health, HealthDepth, Reach, Result, Transaction};
+use self::writer::{CommitRequest, QUEUE_MAX, SqliteWriter, WriterJob};
+use crate::commit_feed::CommitFeed;
+use crate::commit_feed::local::LocalCommitFeed;
+use crate::copy::check_copy_complete;
+use crate::engines::sql::SqlConnection;
+use crate::engines::{Engine, ReadSize};
+use crate::{CommitReceipt, Error, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenOptions {
-    /// How long a read or write waits for another process before it fails with [`Error::Locked`].
+pub struct SqliteOpenOptions {
+    /// Maximum time that a read or write waits for another process before it fails with [`Error::Locked`].
     pub lock_wait: Duration,
 }
 
-impl Default for OpenOptions {
+impl Default for SqliteOpenOptions {
     fn default() -> Self {
         Self { lock_wait: Duration::from_secs(5) }
     }
@@ -48,181 +48,201 @@ impl Default for OpenOptions {
 
 /// A journal in a SQLite database.
 ///
-/// Dropping it waits until everything that was queued is written; nothing is written after that. Several of them, in
-/// one process or many, may have the same file open.
-pub struct Sqlite {
-    place: Arc<Place>,
-    /// `None` only while it is being dropped.
-    jobs: Option<mpsc::Sender<Job>>,
-    /// `None` for a database in memory, which has one connection only: the writer's.
-    readers: Option<Arc<Readers>>,
+/// Dropping the store blocks until all queued transactions are written; nothing is written afterwards. Several
+/// stores, in one process or in many, may have the same file open.
+pub struct SqliteStore {
+    /// The file.
+    path: Arc<DatabasePath>,
+    /// The queue of the writer. `None` only while the store is dropped.
+    jobs: Option<mpsc::Sender<WriterJob>>,
+    /// The reading connections. `None` for a database in memory, which has only the writer's connection.
+    readers: Option<Arc<ReaderPool>>,
+    /// The writer's thread. `None` only while the store is dropped.
     writer: Option<JoinHandle<()>>,
-    news: News,
-    commits: Commits,
-    /// Who looks for news.
-    looker: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// Commits of other processes.
+    feed: CommitFeed,
+    /// Commits of this process.
+    local_feed: LocalCommitFeed,
+    /// The task that polls for commits of other processes. It is started with the first subscription.
+    poller: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
-impl Sqlite {
-    /// Opens the database at `path`. A missing file is created (mode 0600), and so is its folder (0700); an older
-    /// schema is migrated.
+impl SqliteStore {
+    /// Opens the database at `path`. A missing file is created with mode 0600 and a missing folder with mode 0700; an
+    /// older schema is migrated.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::NewerSchema`], [`Error::Denied`], [`Error::Locked`], [`Error::DiskFull`] and
-    /// [`Error::Io`], each before anything is written.
+    /// [`Error::Corrupt`], [`Error::NewerSchema`], [`Error::PermissionDenied`], [`Error::Locked`],
+    /// [`Error::DiskFull`] and [`Error::Io`]. Each is returned before anything is written.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, OpenOptions::default())
+        Self::open_with(path, SqliteOpenOptions::default())
     }
 
-    /// Opens the database at `path` as `options` say.
+    /// Opens the database at `path` with options.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_with(path: &Path, options: OpenOptions) -> Result<Self> {
+    pub fn open_with(path: &Path, options: SqliteOpenOptions) -> Result<Self> {
         let path = std::path::absolute(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        let place = Arc::new(Place(path));
-        let connection = connect::writer(&place, options.lock_wait).map_err(|error| place.explain(error))?;
-        check_whole(&Connection::Sqlite(&connection), &place.0.display().to_string())
-            .map_err(|error| place.explain(error))?;
-        let readers = Arc::new(Readers::new(Arc::clone(&place), options.lock_wait));
-        Self::start(connection, options.lock_wait, place, Some(readers))
+        let database = Arc::new(DatabasePath(path));
+        let connection = connect::open_writer(&database, options.lock_wait)
+            .map_err(|error| database.classify_error(error))?;
+        check_copy_complete(&SqlConnection::Sqlite(&connection), &database.0.display().to_string())
+            .map_err(|error| database.classify_error(error))?;
+        let readers = Arc::new(ReaderPool::new(Arc::clone(&database), options.lock_wait));
+        Self::start(connection, options.lock_wait, database, Some(readers))
     }
 
-    /// Opens an empty database that ends when it is dropped.
+    /// Opens an empty database in memory. It is deleted when the store is dropped.
     ///
     /// # Errors
-    /// When the engine cannot start.
+    /// Fails if SQLite cannot be started.
     pub fn in_memory() -> Result<Self> {
-        let place = Arc::new(Place(PathBuf::from(":memory:")));
-        let connection = connect::memory(&place)?;
-        Self::start(connection, OpenOptions::default().lock_wait, place, None)
+        let database = Arc::new(DatabasePath(PathBuf::from(":memory:")));
+        let connection = connect::open_in_memory(&database)?;
+        Self::start(connection, SqliteOpenOptions::default().lock_wait, database, None)
     }
 
+    /// Starts the writer's thread and returns the store.
     fn start(
         connection: rusqlite::Connection,
         lock_wait: Duration,
-        place: Arc<Place>,
-        readers: Option<Arc<Readers>>,
+        path: Arc<DatabasePath>,
+        readers: Option<Arc<ReaderPool>>,
     ) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer::new(connection, Arc::clone(&place), receiver, lock_wait);
+        let writer = SqliteWriter::new(connection, Arc::clone(&path), receiver, lock_wait);
         let thread = std::thread::Builder::new()
             .name("journal-writer".to_owned())
             .spawn(move || writer.run())
-            .map_err(|source| Error::Io { path: place.0.clone(), source })?;
-        let (news, commits, looker) = (News::default(), Commits::default(), Mutex::default());
-        Ok(Self { place, jobs: Some(sender), readers, writer: Some(thread), news, commits, looker })
+            .map_err(|source| Error::Io { path: path.0.clone(), source })?;
+        Ok(Self {
+            path,
+            jobs: Some(sender),
+            readers,
+            writer: Some(thread),
+            feed: CommitFeed::default(),
+            local_feed: LocalCommitFeed::default(),
+            poller: Mutex::default(),
+        })
     }
 
-    async fn send<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T> {
+    /// Sends a job to the writer and waits for its result.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the writer has stopped.
+    async fn submit_job<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> WriterJob) -> Result<T> {
         let jobs = self.jobs.as_ref().ok_or(Error::Closed)?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         jobs.send(job(reply)).await.map_err(|_| Error::Closed)?;
-        answer.await.map_err(|_| Error::Closed)
+        result.await.map_err(|_| Error::Closed)
     }
 
-    async fn ask_engine<T: Send + 'static>(
+    /// Executes a query that needs the connection of the SQLite library itself.
+    async fn query_engine<T: Send + 'static>(
         &self,
-        question: impl Fn(&rusqlite::Connection) -> Result<T> + Send + 'static,
+        query: impl Fn(&rusqlite::Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.read(Rows::Many, move |connection| match connection {
-            Connection::Sqlite(connection) => question(connection),
-            Connection::Postgres(..) => Err(Error::Closed),
+        self.read(ReadSize::Large, move |connection| match connection {
+            SqlConnection::Sqlite(connection) => query(connection),
+            SqlConnection::Postgres(..) => Err(Error::Closed),
         })
         .await
     }
 
-    async fn ask_writer<T: Send + 'static>(
+    /// Executes a query on the writer's connection.
+    async fn query_writer<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Connection<'_>) -> Result<T> + Send + 'static,
+        query: impl FnOnce(&SqlConnection<'_>) -> Result<T> + Send + 'static,
     ) -> Result<Result<T>> {
-        let question = of_one_moment(question);
-        self.send(|reply| {
-            Job::Ask(Box::new(move |connection| {
-                // Whoever does not wait any longer does not need the answer.
-                let _ = reply.send(question(connection));
+        let query = in_snapshot(query);
+        self.submit_job(|reply| {
+            WriterJob::Query(Box::new(move |connection| {
+                // The send fails if the caller was dropped. Then nobody needs the result.
+                let _ = reply.send(query(connection));
             }))
         })
         .await
     }
 }
 
-/// Returns the question about one moment, though it may take several statements.
-fn of_one_moment<T>(
-    question: impl FnOnce(&Connection<'_>) -> Result<T>,
+/// Wraps a query so that all its statements see one snapshot.
+fn in_snapshot<T>(
+    query: impl FnOnce(&SqlConnection<'_>) -> Result<T>,
 ) -> impl FnOnce(&rusqlite::Connection) -> Result<T> {
     move |connection| {
         let snapshot = connection.unchecked_transaction()?;
-        let answer = question(&Connection::Sqlite(&snapshot))?;
-        // The answer was read; that a damaged database cannot even end a snapshot changes nothing of it.
+        let result = query(&SqlConnection::Sqlite(&snapshot))?;
+        // All rows have been read. A damaged database that cannot even end the snapshot does not change the result.
         let _ = snapshot.commit();
-        Ok(answer)
+        Ok(result)
     }
 }
 
-/// Returns the connection of an empty database that ends when it is dropped.
+/// Returns a connection to an empty database in memory, which is deleted when the connection is closed.
 #[cfg(test)]
-pub(crate) fn memory() -> Result<rusqlite::Connection> {
-    connect::memory(&Place(PathBuf::from(":memory:")))
+pub(crate) fn open_in_memory() -> Result<rusqlite::Connection> {
+    connect::open_in_memory(&DatabasePath(PathBuf::from(":memory:")))
 }
 
-impl Drop for Sqlite {
+impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The last connection to close copies the log into the database, which only the writer's can.
+        // The last connection to close copies the write-ahead log into the database file. Only the writer's
+        // connection can do that, so the readers are closed first.
         self.readers = None;
         self.jobs = None;
         if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
-            tracing::error!(path = %self.place.0.display(), "the journal's writer panicked");
+            tracing::error!(path = %self.path.0.display(), "the journal's writer panicked");
         }
     }
 }
 
-impl Engine for Sqlite {
-    const REACH: Reach = Reach::Machine;
+impl Engine for SqliteStore {
+    const STORE_SCOPE: StoreScope = StoreScope::ThisHost;
 
-    async fn now(&self) -> Result<Timestamp> {
+    async fn database_time(&self) -> Result<Timestamp> {
         Ok(Timestamp::now())
     }
 
-    async fn perform(&self, transaction: Transaction) -> Result<Committed> {
-        self.send(|reply| Job::Commit(Request { transaction, reply })).await?
+    async fn perform_transaction(&self, transaction: Transaction) -> Result<CommitReceipt> {
+        self.submit_job(|reply| WriterJob::Commit(CommitRequest { transaction, reply })).await?
     }
 
     async fn read<T: Send + 'static>(
         &self,
-        rows: Rows,
-        question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
+        rows: ReadSize,
+        query: impl Fn(&SqlConnection<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let answer = match (&self.readers, rows) {
-            (Some(readers), Rows::Few) => readers.look(of_one_moment(question)).await,
-            (Some(readers), Rows::Many) => readers.ask(of_one_moment(question)).await,
-            (None, _) => self.ask_writer(question).await?,
+        let result = match (&self.readers, rows) {
+            (Some(readers), ReadSize::Small) => readers.query_inline(in_snapshot(query)).await,
+            (Some(readers), ReadSize::Large) => readers.query(in_snapshot(query)).await,
+            (None, _) => self.query_writer(query).await?,
         };
-        answer.map_err(|error| self.place.explain(error))
+        result.map_err(|error| self.path.classify_error(error))
     }
 
-    async fn catch_up(&self) -> Result<()> {
-        self.send(Job::Index).await?
+    async fn update_index(&self) -> Result<()> {
+        self.submit_job(WriterJob::Index).await?
     }
 
-    async fn checked(&self, depth: HealthDepth) -> Result<Health> {
-        let place = Arc::clone(&self.place);
-        self.ask_engine(move |connection| health::check(connection, &place, depth)).await
+    async fn check_health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {
+        let path = Arc::clone(&self.path);
+        self.query_engine(move |connection| health::check_health(connection, &path, depth)).await
     }
 
-    fn own_commits(&self) -> &Commits {
-        &self.commits
+    fn local_feed(&self) -> &LocalCommitFeed {
+        &self.local_feed
     }
 
-    fn heard(&self) -> News {
-        let mut looker = self.looker.lock();
-        let is_looked_for = looker.as_ref().is_some_and(|looker| !looker.is_finished());
-        // A database in memory is nobody else's, and without a runtime nobody can listen.
+    fn remote_feed(&self) -> CommitFeed {
+        let mut poller = self.poller.lock();
+        let is_running = poller.as_ref().is_some_and(|poller| !poller.is_finished());
+        // No other process can use a database in memory, and without a runtime there can be no subscriber.
         if let (false, true, Some(jobs), Ok(runtime)) =
-            (is_looked_for, self.readers.is_some(), &self.jobs, tokio::runtime::Handle::try_current())
+            (is_running, self.readers.is_some(), &self.jobs, tokio::runtime::Handle::try_current())
         {
-            *looker = Some(runtime.spawn(news::look(self.news.clone(), jobs.downgrade())));
+            *poller = Some(runtime.spawn(change_poll::poll_changes(self.feed.clone(), jobs.downgrade())));
         }
-        self.news.clone()
+        self.feed.clone()
     }
 }

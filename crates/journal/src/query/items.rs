@@ -1,76 +1,76 @@
-//! What of the store of items to read, and what is found there. What becomes of it is not here.
+//! Queries for stored items and namespaces, and their results.
 
-use protocol::{Item, Scope};
+use protocol::{OwnerScope, StoredItem};
 use serde_json::Value;
 
-/// What of the store to read; every set field must match.
+/// A query for stored items. An item must match every field that is set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ItemQuery {
-    /// Only what belongs to this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
-    pub scope: Option<Scope>,
+    /// Only items of this scope. A [`crate::ScopedStore`] sets its own. `None` means any.
+    pub scope: Option<OwnerScope>,
     /// Only namespaces that begin with these labels.
     pub prefix: Vec<String>,
     /// Only items with any of these words in their key or value, at most [`crate::QUERY_WORDS_MAX`]; empty means all.
     pub words: Vec<String>,
-    /// What fields of the value must be.
-    pub filter: Vec<Condition>,
-    /// How many to skip.
+    /// Conditions on the fields of the value; all must be met.
+    pub filter: Vec<FieldCondition>,
+    /// Number of items to skip.
     pub offset: usize,
-    /// The most items to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// Maximum number of items, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
-/// What a field of a value must be.
+/// A condition on a field of a value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Condition {
-    /// The field.
+pub struct FieldCondition {
+    /// The name of the field.
     pub field: String,
-    /// How it is compared.
-    pub comparison: Comparison,
-    /// With what.
-    pub with: Value,
+    /// The comparison operator.
+    pub comparison: FieldComparison,
+    /// The value to compare with.
+    pub value: Value,
 }
 
-/// How a field is compared. Numbers and texts have an order; everything else is equal or not.
+/// A comparison operator. Numbers and texts are ordered; other values can only be equal or unequal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
-    /// It is equal; an absent field is equal to nothing.
+pub enum FieldComparison {
+    /// The field equals the value. A missing field equals no value.
     Equal,
-    /// It is not.
+    /// The field does not equal the value.
     NotEqual,
-    /// It comes after.
+    /// The field is greater than the value.
     Greater,
-    /// It comes after, or is equal.
+    /// The field is greater than or equal to the value.
     GreaterOrEqual,
-    /// It comes before.
+    /// The field is less than the value.
     Less,
-    /// It comes before, or is equal.
+    /// The field is less than or equal to the value.
     LessOrEqual,
 }
 
-/// An item found.
+/// A stored item that matches a query.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct FoundItem {
+pub struct ItemHit {
     /// The item.
     #[serde(flatten)]
-    pub item: Item,
-    /// How well it matches the words; `None` without words.
+    pub item: StoredItem,
+    /// The score of the words; `None` for a query without words.
     pub score: Option<f64>,
 }
 
-/// Which namespaces to list; every set field must match.
+/// A query for namespaces. A namespace must match every field that is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamespaceQuery {
-    /// Only what belongs to this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
-    pub scope: Option<Scope>,
-    /// Only those that begin with these labels; `*` stands for any one label.
+    /// Only namespaces of this scope. A [`crate::ScopedStore`] sets its own. `None` means any.
+    pub scope: Option<OwnerScope>,
+    /// Only namespaces that begin with these labels. `*` matches any label.
     pub prefix: Vec<String>,
-    /// Only those that end with these labels; `*` stands for any one label.
+    /// Only namespaces that end with these labels. `*` matches any label.
     pub suffix: Vec<String>,
-    /// Longer ones are cut to so many labels.
+    /// Truncates namespaces to this number of labels.
     pub depth_max: Option<usize>,
-    /// How many to skip.
+    /// Number of namespaces to skip.
     pub offset: usize,
-    /// The most namespaces to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// Maximum number of namespaces, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }

@@ -1,43 +1,43 @@
-//! Pages of the outbox: which items to list, and where the next page begins. What becomes of them is not here.
+//! Queries for pages of the outbox. The processing of items is not known here.
 
 use jiff::Timestamp;
-use protocol::Scope;
+use protocol::OwnerScope;
 
 use crate::OutboxItem;
 
-/// Which items of the outbox to list; every set field must match. The oldest comes first, of those of one time the one whose
-/// key does.
+/// A query for outbox items. An item must match every field that is set. The oldest item comes first; items with the
+/// same time are sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxQuery {
     /// The kind.
     pub kind: String,
-    /// Only those of this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
-    pub scope: Option<Scope>,
-    /// Only those behind this one.
-    pub after: Option<OutboxPlace>,
-    /// The most items to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    /// Only items of this scope. A [`crate::ScopedStore`] sets its own. `None` means any.
+    pub scope: Option<OwnerScope>,
+    /// Only items after this position.
+    pub after: Option<OutboxCursor>,
+    /// Maximum number of items, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
-/// Where an item stands in the order of a list.
+/// The position of an item in the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutboxPlace {
-    /// When it was added.
+pub struct OutboxCursor {
+    /// The time at which the item was added.
     pub created_at: Timestamp,
-    /// Its key.
+    /// The key of the item.
     pub key: String,
 }
 
 impl OutboxQuery {
     /// Returns a query for the first `limit` items of a kind.
-    pub fn of(kind: &str, limit: usize) -> Self {
+    pub fn for_kind(kind: &str, limit: usize) -> Self {
         Self { kind: kind.to_owned(), scope: None, after: None, limit }
     }
 }
 
 impl OutboxItem {
-    /// Returns where it stands in a list.
-    pub fn place(&self) -> OutboxPlace {
-        OutboxPlace { created_at: self.created_at, key: self.key.clone() }
+    /// Returns the position of the item in a list.
+    pub fn cursor(&self) -> OutboxCursor {
+        OutboxCursor { created_at: self.created_at, key: self.key.clone() }
     }
 }

@@ -1,5 +1,5 @@
-//! How values stand in columns: ids and times as text or, where it is compact, as bytes and nanoseconds; structures as
-//! JSON. It knows no table.
+//! The representation of values in columns: ids and times as text or, where space matters, as bytes and nanoseconds;
+//! structures as JSON. No table is known here.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -14,167 +14,173 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::engines::sql::{Dialect, FromValue, Row, ToValue, Value};
+use crate::engines::sql::{FromSqlValue, SqlDialect, SqlRow, SqlValue, ToSqlValue};
 use crate::{Error, Result};
 
-/// A value read from a column, in whichever of its forms it is stored.
-pub(crate) struct Stored<T>(pub(crate) T);
+/// A value read from a column, in any of the forms in which it may be stored.
+pub(crate) struct StoredColumn<T>(pub(crate) T);
 
-/// A value read from a JSON column.
-pub(crate) struct Json<T>(pub(crate) T);
+/// A value deserialized from a JSON column.
+pub(crate) struct JsonColumn<T>(pub(crate) T);
 
-/// Returns the failure of reading a value.
-fn malformed(error: impl Display) -> Error {
+/// Returns the error for a stored value that cannot be read.
+fn malformed_error(error: impl Display) -> Error {
     Error::Malformed(error.to_string())
 }
 
-fn text(value: Value<'_>) -> Result<Cow<'_, str>> {
+/// Returns the text of a value.
+fn as_text(value: SqlValue<'_>) -> Result<Cow<'_, str>> {
     match value {
-        Value::Text(text) => Ok(text),
+        SqlValue::Text(text) => Ok(text),
         other => String::from_value(other).map(Cow::Owned),
     }
 }
 
-macro_rules! parsed {
+macro_rules! impl_from_sql_value_by_parsing {
     ($($type:ty),*) => { $(
-        impl FromValue for Stored<$type> {
-            fn from_value(value: Value<'_>) -> Result<Self> {
-                <$type>::from_str(&text(value)?).map(Self).map_err(malformed)
+        impl FromSqlValue for StoredColumn<$type> {
+            fn from_value(value: SqlValue<'_>) -> Result<Self> {
+                <$type>::from_str(&as_text(value)?).map(Self).map_err(malformed_error)
             }
         }
     )* };
 }
 
-macro_rules! named {
+macro_rules! impl_from_sql_value_by_name {
     ($($type:ty),*) => { $(
-        impl FromValue for Stored<$type> {
-            fn from_value(value: Value<'_>) -> Result<Self> {
-                let name = text(value)?;
-                <$type>::from_name(&name).map(Self).ok_or_else(|| unknown(&name))
+        impl FromSqlValue for StoredColumn<$type> {
+            fn from_value(value: SqlValue<'_>) -> Result<Self> {
+                let name = as_text(value)?;
+                <$type>::from_name(&name).map(Self).ok_or_else(|| unknown_name_error(&name))
             }
         }
     )* };
 }
 
-macro_rules! uuids {
+macro_rules! impl_from_sql_value_for_uuids {
     ($($type:ty),*) => { $(
-        impl FromValue for Stored<$type> {
-            fn from_value(value: Value<'_>) -> Result<Self> {
+        impl FromSqlValue for StoredColumn<$type> {
+            fn from_value(value: SqlValue<'_>) -> Result<Self> {
                 match value {
-                    Value::Blob(bytes) => {
-                        let uuid = Uuid::from_slice(&bytes).map_err(malformed)?;
+                    SqlValue::Blob(bytes) => {
+                        let uuid = Uuid::from_slice(&bytes).map_err(malformed_error)?;
                         Ok(Self(<$type>::from_uuid(uuid)))
                     }
-                    other => <$type>::from_str(&text(other)?).map(Self).map_err(malformed),
+                    other => <$type>::from_str(&as_text(other)?).map(Self).map_err(malformed_error),
                 }
             }
         }
     )* };
 }
 
-parsed!(InterruptId, AssistantId, UserId);
-uuids!(ThreadId, RunId, HandoffId, CheckpointId, SummaryId);
-named!(RunStatus, ThreadStatus, ParentKind, HandoffStatus, CheckpointSource);
+impl_from_sql_value_by_parsing!(InterruptId, AssistantId, UserId);
+impl_from_sql_value_for_uuids!(ThreadId, RunId, HandoffId, CheckpointId, SummaryId);
+impl_from_sql_value_by_name!(RunStatus, ThreadStatus, ParentKind, HandoffStatus, CheckpointSource);
 
-/// Returns that no version of Segue up to this one wrote a name.
-fn unknown(name: &str) -> Error {
-    malformed(format!("unknown name `{name}`"))
+/// Returns the error for a name that no version of Segue up to this one writes.
+fn unknown_name_error(name: &str) -> Error {
+    malformed_error(format!("unknown name `{name}`"))
 }
 
-impl FromValue for Stored<InterruptStatus> {
-    fn from_value(value: Value<'_>) -> Result<Self> {
-        match &*text(value)? {
+impl FromSqlValue for StoredColumn<InterruptStatus> {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
+        match &*as_text(value)? {
             "pending" => Ok(Self(InterruptStatus::Pending)),
             "resolved" => Ok(Self(InterruptStatus::Resolved)),
             "withdrawn" => Ok(Self(InterruptStatus::Withdrawn)),
-            name => Err(unknown(name)),
+            name => Err(unknown_name_error(name)),
         }
     }
 }
 
-impl FromValue for Stored<Rating> {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl FromSqlValue for StoredColumn<Rating> {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         let number = i8::from_value(value)?;
-        Rating::try_from(number).map(Self).map_err(|_| unknown(&number.to_string()))
+        Rating::try_from(number).map(Self).map_err(|_| unknown_name_error(&number.to_string()))
     }
 }
 
-impl FromValue for Stored<Timestamp> {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl FromSqlValue for StoredColumn<Timestamp> {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         match value {
-            Value::Integer(nanos) => Timestamp::from_nanosecond(nanos.into()),
-            other => Timestamp::from_str(&text(other)?),
+            SqlValue::Integer(nanos) => Timestamp::from_nanosecond(nanos.into()),
+            other => Timestamp::from_str(&as_text(other)?),
         }
         .map(Self)
-        .map_err(malformed)
+        .map_err(malformed_error)
     }
 }
 
-impl<T: DeserializeOwned> FromValue for Json<T> {
-    fn from_value(value: Value<'_>) -> Result<Self> {
-        serde_json::from_str(&text(value)?).map(Self).map_err(malformed)
+impl<T: DeserializeOwned> FromSqlValue for JsonColumn<T> {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
+        serde_json::from_str(&as_text(value)?).map(Self).map_err(malformed_error)
     }
 }
 
-/// Returns `time` as it is stored: of one width, so that the order of the texts is the order of the times.
-pub(crate) fn time(time: Timestamp) -> String {
+/// Formats a time for storage: RFC 3339 with nine decimal places. The fixed width makes the text order equal to the
+/// chronological order.
+pub(crate) fn encode_time(time: Timestamp) -> String {
     format!("{time:.9}")
 }
 
-/// A moment as the tables store it that grow with every turn. In SQLite that is nanoseconds since 1970 where they fit, as
-/// between the years 1678 and 2262, and otherwise text; a column of PostgreSQL has one type, and holds text.
+/// A time in the columns of the tables that grow with every turn. SQLite stores nanoseconds since 1970 where they fit
+/// into 64 bits (years 1678 to 2262), and text otherwise. PostgreSQL stores text, because its columns have a single
+/// type.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Instant(Timestamp);
+pub(crate) struct CompactTimestamp(Timestamp);
 
-/// Returns `moment` as the tables store it that grow with every turn.
-pub(crate) const fn instant(moment: Timestamp) -> Instant {
-    Instant(moment)
+/// Wraps a time for a column of a table that grows with every turn.
+pub(crate) const fn compact_timestamp(time: Timestamp) -> CompactTimestamp {
+    CompactTimestamp(time)
 }
 
-impl ToValue for Instant {
-    fn to_value(&self, dialect: Dialect) -> Value<'_> {
+impl ToSqlValue for CompactTimestamp {
+    fn to_value(&self, dialect: SqlDialect) -> SqlValue<'_> {
         match (dialect, i64::try_from(self.0.as_nanosecond())) {
-            (Dialect::Sqlite, Ok(nanos)) => Value::Integer(nanos),
-            (Dialect::Sqlite, Err(_)) | (Dialect::Postgres, _) => Value::Text(Cow::Owned(time(self.0))),
+            (SqlDialect::Sqlite, Ok(nanos)) => SqlValue::Integer(nanos),
+            (SqlDialect::Sqlite, Err(_)) | (SqlDialect::Postgres, _) => {
+                SqlValue::Text(Cow::Owned(encode_time(self.0)))
+            }
         }
     }
 }
 
-/// Returns `value` as it is stored in a JSON column.
-pub(crate) fn json(value: &impl Serialize) -> Result<String> {
+/// Serializes a value for a JSON column.
+pub(crate) fn encode_json(value: &impl Serialize) -> Result<String> {
     Ok(serde_json::to_string(value)?)
 }
 
-/// Returns a counter as it is stored.
-///
-/// Counters never come near the limit of 2^63; one that does is stored as the limit.
-pub(crate) fn integer(count: u64) -> i64 {
+/// Converts a counter for storage. A value above 2^63 − 1, which counters never reach, is stored as 2^63 − 1.
+pub(crate) fn encode_counter(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Returns a stored counter.
-pub(crate) fn count(row: &Row<'_>, column: &str) -> Result<u64> {
+/// Reads a counter.
+///
+/// # Errors
+/// [`Error::Malformed`] if the value is negative.
+pub(crate) fn read_counter(row: &SqlRow<'_>, column: &str) -> Result<u64> {
     let stored: i64 = row.get(column)?;
-    u64::try_from(stored).map_err(|_| malformed(format!("{column} is {stored}")))
+    u64::try_from(stored).map_err(|_| malformed_error(format!("{column} is {stored}")))
 }
 
-/// Returns the value of a column.
-pub(crate) fn stored<T>(row: &Row<'_>, column: &str) -> Result<T>
+/// Reads a column.
+pub(crate) fn read_column<T>(row: &SqlRow<'_>, column: &str) -> Result<T>
 where
-    Stored<T>: FromValue,
+    StoredColumn<T>: FromSqlValue,
 {
-    row.get::<_, Stored<T>>(column).map(|Stored(value)| value)
+    row.get::<_, StoredColumn<T>>(column).map(|StoredColumn(value)| value)
 }
 
-/// Returns the value of a column that may be null.
-pub(crate) fn stored_option<T>(row: &Row<'_>, column: &str) -> Result<Option<T>>
+/// Reads a column that may be NULL.
+pub(crate) fn read_optional_column<T>(row: &SqlRow<'_>, column: &str) -> Result<Option<T>>
 where
-    Stored<T>: FromValue,
+    StoredColumn<T>: FromSqlValue,
 {
-    row.get::<_, Option<Stored<T>>>(column).map(|value| value.map(|Stored(value)| value))
+    row.get::<_, Option<StoredColumn<T>>>(column).map(|value| value.map(|StoredColumn(value)| value))
 }
 
-/// Returns the value of a JSON column.
-pub(crate) fn json_column<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Result<T> {
-    row.get::<_, Json<T>>(column).map(|Json(value)| value)
+/// Reads and deserializes a JSON column.
+pub(crate) fn read_json_column<T: DeserializeOwned>(row: &SqlRow<'_>, column: &str) -> Result<T> {
+    row.get::<_, JsonColumn<T>>(column).map(|JsonColumn(value)| value)
 }

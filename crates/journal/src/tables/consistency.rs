@@ -1,15 +1,15 @@
-//! How many rows there are, and rows that contradict each other. What damages a file or a server is its engine's to find; it
-//! repairs nothing.
+//! Row counts, and queries that find rows that contradict each other. Damage of files and servers is detected by
+//! their engines. Nothing is repaired here.
 
-use super::columns::count;
+use super::columns::read_counter;
 use crate::Result;
-use crate::engines::sql::Connection;
+use crate::engines::sql::SqlConnection;
 
-/// The most findings of one check that are told.
+/// Maximum number of problems that one check reports.
 pub(crate) const PROBLEMS_MAX: u32 = 100;
 
-/// Rows that contradict each other: each query returns one text per finding.
-pub(crate) const CONTRADICTIONS: &[&str] = &[
+/// Queries for inconsistent rows. Each returns one text for each problem.
+pub(crate) const CONSISTENCY_QUERIES: &[&str] = &[
     "SELECT 'thread ' || h.thread_id || ' has ' || count(e.seq) || ' events, not ' || (h.last_seq - h.base_seq)
      FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq > h.base_seq AND e.seq <= h.last_seq
      GROUP BY h.thread_key HAVING count(e.seq) <> h.last_seq - h.base_seq",
@@ -32,7 +32,7 @@ pub(crate) const CONTRADICTIONS: &[&str] = &[
      LEFT JOIN events e ON e.event_row = t.event_row AND e.turn_index = t.turn_index
      LEFT JOIN thread_heads h ON h.thread_key = e.thread_key AND h.assistant_id = a.agent_id
      WHERE h.thread_key IS NULL",
-    "SELECT 'event row ' || e.event_row || ' is not the turn ' || e.turn_index || ' it says it is' FROM events e
+    "SELECT 'event row ' || e.event_row || ' refers to turn ' || e.turn_index || ', which does not refer back' FROM events e
      LEFT JOIN thread_heads h ON h.thread_key = e.thread_key
      LEFT JOIN agents a ON a.agent_id = h.assistant_id
      LEFT JOIN turns t ON t.agent_key = a.agent_key AND t.turn_index = e.turn_index AND t.event_row = e.event_row
@@ -53,12 +53,12 @@ pub(crate) const CONTRADICTIONS: &[&str] = &[
      WHERE sha256 NOT IN (SELECT sha256 FROM artifacts)",
 ];
 
-/// Returns how many threads and events there are.
-pub(crate) fn counts(db: &Connection) -> Result<(u64, u64)> {
+/// Returns the number of threads and the number of events.
+pub(crate) fn count_threads_and_events(db: &SqlConnection) -> Result<(u64, u64)> {
     db.prepare(
         "SELECT count(*) AS threads,
              CAST(coalesce(sum(last_seq - base_seq + copied_count), 0) AS BIGINT) AS events
          FROM thread_heads WHERE updated_at IS NOT NULL",
     )?
-    .query_row((), |row| Ok((count(row, "threads")?, count(row, "events")?)))
+    .query_row((), |row| Ok((read_counter(row, "threads")?, read_counter(row, "events")?)))
 }

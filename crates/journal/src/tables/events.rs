@@ -1,93 +1,106 @@
-//! The log: appending events and reading pages of them. An event that was stored is never changed here; only the deletion
-//! of a thread empties events of others that hold words about it (`memory::dissolving`).
+//! The event log: appending events, and reading pages of them. A stored event is never changed. The only exception is
+//! the deletion of a thread, which empties events of other threads that contain text about it
+//! (`memory::summary_removal`).
 
-pub(crate) mod copies;
+mod event_rows;
 pub(crate) mod rewinds;
-mod rows;
+pub(crate) mod transcript_copy;
 
 use std::collections::hash_map::Entry;
 use std::ops::{ControlFlow, RangeInclusive};
 
-use crate::engines::sql::{Connection, Row};
+use crate::engines::sql::{SqlConnection, SqlRow};
 use jiff::Timestamp;
 use protocol::{Category, Event, EventId, EventType, NewEvent, RawJson, RunId, Seq, ThreadId};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use self::rows::NewRow;
-use super::columns::{Stored, integer, time};
+use self::event_rows::NewEventRow;
+use super::columns::{StoredColumn, encode_counter, encode_time};
 use super::memory::turns;
 use super::threads;
-use super::{page_limit, runs};
-use crate::view::history::MARKERS;
-use crate::{Error, EventQuery, Result, Superseded, ThreadSize};
+use super::{check_page_limit, runs};
+use crate::view::history::BOUNDARY_EVENTS;
+use crate::{Error, EventQuery, Result, SupersededVisibility, ThreadSize};
 
-/// The highest seq of a thread.
+/// The highest possible seq of a thread. The search index stores a seq in 32 bits.
 const SEQ_MAX: u64 = u32::MAX as u64;
 
-/// How many windows of a page that is read backwards are read forwards, and the fewest rows that are worth one.
+/// Maximum number of windows that a backwards read executes as forwards reads, see
+/// [`EventPageReader::read_backwards`].
 const WINDOWS_MAX: usize = 4;
+/// Minimum number of rows for which a window is worth a query.
 const WINDOW_ROWS_MIN: usize = 8;
 
-/// What [`read`] reads, in its order.
+/// The columns that [`read_event`] reads, in this order.
 const COLUMNS: &str = "seq, event_id, run_id, category, event_type, created_at, metadata, content";
 
-/// The condition of the index of markers, what changes where a context begins or what leaves it: a statement finds them through it only when it says the same.
-pub(crate) const MARKER_EVENTS: &str =
+/// The condition of the partial index `events_markers`: events that change where a context begins or what it leaves
+/// out. An engine uses the index only for a statement that contains the same condition.
+pub(crate) const CONTEXT_CHANGE_EVENTS: &str =
     "event_type IN ('middleware:summarize', 'compaction_undone', 'turns_archived', 'turns_restored')";
 
-/// What an append did.
-pub(crate) struct Appended {
-    /// One seq per event, in order.
+/// The result of an append.
+pub(crate) struct AppendReceipt {
+    /// One seq for each event, in order.
     pub(crate) seqs: Vec<Seq>,
-    /// The seqs of those that were stored, one after the other; the others were repetitions.
-    pub(crate) new: Option<RangeInclusive<Seq>>,
-    pub(crate) stored: u64,
+    /// The seqs of the events that were inserted, which are consecutive; the other events were repetitions. `None` if
+    /// none was inserted.
+    pub(crate) new_seqs: Option<RangeInclusive<Seq>>,
+    /// Number of events that were inserted.
+    pub(crate) stored_events: u64,
 }
 
-pub(crate) fn append(db: &Connection, thread_id: ThreadId, events: &[NewEvent]) -> Result<Appended> {
-    let mut head = threads::head(db, thread_id)?;
-    let mut known = rows::known(db, head.key, events)?;
-    let mut appended = Appended { seqs: Vec::with_capacity(events.len()), new: None, stored: 0 };
-    let mut new: Vec<NewRow<'_>> = Vec::with_capacity(events.len());
+/// Appends events to a thread. An event whose key is stored for the same run already is a repetition and keeps its
+/// first seq. Updates the counters of the thread and the last seqs of the runs.
+///
+/// # Errors
+/// [`Error::NotFound`] if the thread does not exist, [`Error::InvalidRequest`] if an event cannot be stored.
+pub(crate) fn append(db: &SqlConnection, thread_id: ThreadId, events: &[NewEvent]) -> Result<AppendReceipt> {
+    let mut head = threads::load_head(db, thread_id)?;
+    let mut stored_seqs = event_rows::find_stored_events(db, head.key, events)?;
+    let mut receipt =
+        AppendReceipt { seqs: Vec::with_capacity(events.len()), new_seqs: None, stored_events: 0 };
+    let mut new: Vec<NewEventRow<'_>> = Vec::with_capacity(events.len());
     for event in events {
         let seq = head.last_seq + 1;
-        check(event, seq)?;
+        check_event(event, seq)?;
         if let Some(event_key) = &event.event_key {
-            match known.entry((event_key, event.run_id)) {
-                Entry::Occupied(first) => {
-                    appended.seqs.push(*first.get());
+            match stored_seqs.entry((event_key, event.run_id)) {
+                Entry::Occupied(stored) => {
+                    receipt.seqs.push(*stored.get());
                     continue;
                 }
-                Entry::Vacant(unknown) => unknown.insert(seq),
+                Entry::Vacant(vacant) => vacant.insert(seq),
             };
         }
-        new.push(NewRow { seq, event, is_turn: turns::is_turn(db, &mut head, event)? });
+        new.push(NewEventRow { seq, event, is_turn: turns::is_turn(db, &mut head, event)? });
         head.last_seq = seq;
         if event.event_type.category() == Category::Message {
             head.message_count += 1;
         }
-        let created_at = time(event.created_at);
+        let created_at = encode_time(event.created_at);
         if created_at > head.updated_at && !is_background(event.event_type) {
             head.updated_at = created_at;
         }
-        appended.seqs.push(seq);
+        receipt.seqs.push(seq);
     }
-    appended.stored = new.len() as u64;
-    appended.new = new.first().map(|first| first.seq..=head.last_seq);
+    receipt.stored_events = new.len() as u64;
+    receipt.new_seqs = new.first().map(|first| first.seq..=head.last_seq);
     if !new.is_empty() {
-        rows::insert(db, &head, &new)?;
-        for of_run in new.chunk_by(|one, next| one.event.run_id == next.event.run_id) {
-            let last = &of_run[of_run.len() - 1];
+        event_rows::insert_events(db, &head, &new)?;
+        for run_rows in new.chunk_by(|left, right| left.event.run_id == right.event.run_id) {
+            let last = &run_rows[run_rows.len() - 1];
             if let Some(run_id) = last.event.run_id {
-                runs::reach(db, run_id, head.key, last.seq)?;
+                runs::record_event_seq(db, run_id, head.key, last.seq)?;
             }
         }
     }
-    Ok(appended)
+    Ok(receipt)
 }
 
-/// Returns whether the event alone is no activity in its thread: nobody did anything there, or only gave it a name.
+/// Returns whether an event does not count as activity in its thread. Such an event records background work or a
+/// name, and leaves the thread's time of the last change as it is.
 const fn is_background(event_type: EventType) -> bool {
     matches!(
         event_type,
@@ -99,11 +112,12 @@ const fn is_background(event_type: EventType) -> bool {
     )
 }
 
-/// Refuses what no store could give back unchanged as text.
-fn check(event: &NewEvent, seq: Seq) -> Result<()> {
-    let invalid = |reason: String| Error::Invalid { what: "an event to append", reason };
+/// Fails if an event cannot be stored: the thread is full, or its JSON escapes half of a surrogate pair, which no
+/// store could return unchanged as text.
+fn check_event(event: &NewEvent, seq: Seq) -> Result<()> {
+    let invalid = |reason: String| Error::InvalidRequest { what: "an event to append", reason };
     if seq > SEQ_MAX {
-        return Err(invalid(format!("the thread holds {SEQ_MAX} events, the most there can be")));
+        return Err(invalid(format!("the thread has {SEQ_MAX} events, which is the maximum")));
     }
     for json in [Some(&event.content), event.metadata.as_ref()].into_iter().flatten() {
         if let Some(byte) = protocol::lone_surrogate(json.get()) {
@@ -113,8 +127,8 @@ fn check(event: &NewEvent, seq: Seq) -> Result<()> {
     Ok(())
 }
 
-/// Returns how much a thread holds.
-pub(crate) fn size(db: &Connection, thread_id: ThreadId) -> Result<ThreadSize> {
+/// Returns the number of events of a thread, and the size of its events and artifacts in bytes.
+pub(crate) fn thread_size(db: &SqlConnection, thread_id: ThreadId) -> Result<ThreadSize> {
     let mut statement = db.prepare(
         "SELECT count(*),
              CAST(coalesce(sum(octet_length(e.content) + coalesce(octet_length(e.metadata), 0)), 0) AS BIGINT),
@@ -124,14 +138,18 @@ pub(crate) fn size(db: &Connection, thread_id: ThreadId) -> Result<ThreadSize> {
          FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key WHERE h.thread_id = $1",
     )?;
     statement.query_row([thread_id.to_string()], |row| {
-        let number = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
+        let number = |index: usize| row.get::<_, i64>(index).map(i64::unsigned_abs);
         Ok(ThreadSize { events: number(0)?, bytes: number(1)? + number(2)? })
     })
 }
 
-/// Returns the seq of the event with that key, of whatever run.
-pub(crate) fn seq_of_key(db: &Connection, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
-    let Some(key) = threads::key(db, thread_id)? else { return Ok(None) };
+/// Returns the lowest seq of the events with this key, of any run, or `None`.
+pub(crate) fn seq_of_event_key(
+    db: &SqlConnection,
+    thread_id: ThreadId,
+    event_key: &str,
+) -> Result<Option<Seq>> {
+    let Some(key) = threads::thread_key(db, thread_id)? else { return Ok(None) };
     let seq = db
         .prepare(
             "SELECT min(seq) FROM events WHERE thread_key = $1 AND event_key = $2 AND event_key IS NOT NULL",
@@ -140,20 +158,23 @@ pub(crate) fn seq_of_key(db: &Connection, thread_id: ThreadId, event_key: &str) 
     Ok(seq.map(Into::into))
 }
 
-/// Returns a page of events in ascending order.
-pub(crate) fn page(db: &Connection, thread_id: ThreadId, query: &EventQuery) -> Result<Vec<Event>> {
-    page_limit("events", query.limit)?;
-    let Some((key, last_seq)) = threads::end(db, thread_id)? else { return Ok(Vec::new()) };
-    let before = query.before.map_or(i64::MAX, integer);
+/// Returns a page of the events of a thread in ascending order.
+///
+/// # Errors
+/// [`Error::InvalidRequest`] if the limit is zero or too large.
+pub(crate) fn thread_page(db: &SqlConnection, thread_id: ThreadId, query: &EventQuery) -> Result<Vec<Event>> {
+    check_page_limit("events", query.limit)?;
+    let Some((key, last_seq)) = threads::key_and_last_seq(db, thread_id)? else { return Ok(Vec::new()) };
+    let before = query.before.map_or(i64::MAX, encode_counter);
     let bounds = match query.after {
-        Some(after) => SeqBounds { after: integer(after), before },
+        Some(after) => SeqBounds { after: encode_counter(after), before },
         None => SeqBounds { after: 0, before: before.min(last_seq + 1) },
     };
-    let pages = Pages { db, thread_id, key, query, bounds };
+    let reader = EventPageReader { db, thread_id, key, query, bounds };
     match (query.superseded, query.after) {
-        (Superseded::Shown, _) => pages.read(bounds, Vec::new()),
-        (Superseded::Hidden, Some(_)) => pages.visible_forwards(),
-        (Superseded::Hidden, None) => pages.visible_backwards(),
+        (SupersededVisibility::Shown, _) => reader.read_range(bounds, Vec::new()),
+        (SupersededVisibility::Hidden, Some(_)) => reader.read_visible_forwards(),
+        (SupersededVisibility::Hidden, None) => reader.read_visible_backwards(),
     }
     .map(|mut events| {
         if query.after.is_none() {
@@ -163,113 +184,133 @@ pub(crate) fn page(db: &Connection, thread_id: ThreadId, query: &EventQuery) -> 
     })
 }
 
-/// Returns a page of a run's events in ascending order, superseded ones too. Its events are between those of other runs
-/// of the thread, so that the rest is not looked at.
-pub(crate) fn page_of_run(
-    db: &Connection,
+/// Returns a page of the events of a run in ascending order, including superseded events. Only the range of seqs from
+/// the run's first to its last event is searched.
+pub(crate) fn run_page(
+    db: &SqlConnection,
     thread_id: ThreadId,
     run_id: RunId,
     after: Seq,
     limit: usize,
 ) -> Result<Vec<Event>> {
-    let limit = page_limit("events of a run", limit)?;
-    let Some(key) = threads::key(db, thread_id)? else { return Ok(Vec::new()) };
-    let Some((first, last)) = runs::span(db, run_id, key)? else { return Ok(Vec::new()) };
-    let mut statement = db.prepare(&run_sql())?;
-    let first = first.max(integer(after).saturating_add(1));
+    let limit = check_page_limit("events of a run", limit)?;
+    let Some(key) = threads::thread_key(db, thread_id)? else { return Ok(Vec::new()) };
+    let Some((first, last)) = runs::seq_span(db, run_id, key)? else { return Ok(Vec::new()) };
+    let mut statement = db.prepare(&run_page_sql())?;
+    let first = first.max(encode_counter(after).saturating_add(1));
     let parameters = (key, first, last, run_id.uuid().into_bytes(), limit);
-    statement.query_map(parameters, |row| read(row, thread_id))
+    statement.query_map(parameters, |row| read_event(row, thread_id))
 }
 
-/// The seqs between which events are read; neither belongs to them.
+/// A range of seqs. Both bounds are exclusive.
 #[derive(Clone, Copy)]
 struct SeqBounds {
+    /// The seq before the range.
     after: i64,
+    /// The seq after the range.
     before: i64,
 }
 
-/// One page being read, in the order in which the query goes through the thread.
-struct Pages<'a> {
-    db: &'a Connection<'a>,
+/// Reads one page of a thread's events, in the direction of the query.
+struct EventPageReader<'a> {
+    /// The connection.
+    db: &'a SqlConnection<'a>,
+    /// The thread.
     thread_id: ThreadId,
+    /// The number under which the thread's events are stored.
     key: i64,
+    /// The query.
     query: &'a EventQuery,
+    /// The range of seqs that the query covers.
     bounds: SeqBounds,
 }
 
-impl Pages<'_> {
-    /// Steps from one visible range to the next, so that what is superseded between them costs nothing.
-    fn visible_forwards(&self) -> Result<Vec<Event>> {
-        let SeqBounds { after: mut at, before: end } = self.bounds;
+impl EventPageReader<'_> {
+    /// Reads visible events in ascending order. It jumps from one visible range to the next, so superseded events in
+    /// between cost nothing.
+    fn read_visible_forwards(&self) -> Result<Vec<Event>> {
+        let SeqBounds { after: mut position, before: end } = self.bounds;
         let mut events = Vec::new();
         loop {
-            let (after, before) = rewinds::visible_after(self.db, self.key, at)?;
-            events = self.read(SeqBounds { after, before: before.min(end) }, events)?;
+            let (after, before) = rewinds::visible_range_after(self.db, self.key, position)?;
+            events = self.read_range(SeqBounds { after, before: before.min(end) }, events)?;
             if events.len() == self.query.limit || before >= end {
                 return Ok(events);
             }
-            at = before - 1;
+            position = before - 1;
         }
     }
 
-    fn visible_backwards(&self) -> Result<Vec<Event>> {
-        let SeqBounds { after: end, before: mut at } = self.bounds;
+    /// Reads visible events in descending order, jumping from one visible range to the previous one.
+    fn read_visible_backwards(&self) -> Result<Vec<Event>> {
+        let SeqBounds { after: end, before: mut position } = self.bounds;
         let mut events = Vec::new();
         loop {
-            let (after, before) = rewinds::visible_before(self.db, self.key, at)?;
-            events = self.read(SeqBounds { after: after.max(end), before }, events)?;
+            let (after, before) = rewinds::visible_range_before(self.db, self.key, position)?;
+            events = self.read_range(SeqBounds { after: after.max(end), before }, events)?;
             if events.len() == self.query.limit || after <= end {
                 return Ok(events);
             }
-            at = after + 1;
+            position = after + 1;
         }
     }
 
-    /// Adds the events between the bounds to `events`, up to the page's limit.
-    fn read(&self, bounds: SeqBounds, events: Vec<Event>) -> Result<Vec<Event>> {
+    /// Appends the events of a range to `events`, up to the limit of the page.
+    fn read_range(&self, bounds: SeqBounds, events: Vec<Event>) -> Result<Vec<Event>> {
         match self.query.after {
-            Some(_) => self.select("ASC", bounds, events),
+            Some(_) => self.select_events("ASC", bounds, events),
             None => self.read_backwards(bounds, events),
         }
     }
 
-    /// The engine goes forwards from row to row in half the time: windows that hold no more rows than are wanted are
-    /// read that way, and only what they leave open, because much in them is hidden, is looked for backwards.
+    /// Appends the events of a range to `events` in descending order, up to the limit of the page.
+    ///
+    /// SQLite reads rows forwards in half the time that it needs backwards. So windows that contain no more seqs than
+    /// rows are needed are read forwards and reversed. Only if many of their events do not match the query, the rest
+    /// is read backwards.
     fn read_backwards(&self, bounds: SeqBounds, mut events: Vec<Event>) -> Result<Vec<Event>> {
         let SeqBounds { after, mut before } = bounds;
         for _ in 0..WINDOWS_MAX {
-            let wanted = self.query.limit - events.len();
-            if wanted < WINDOW_ROWS_MIN || before <= after {
+            let missing = self.query.limit - events.len();
+            if missing < WINDOW_ROWS_MIN || before <= after {
                 break;
             }
-            let start = before.saturating_sub(integer(wanted as u64) + 1).max(after);
-            let from = events.len();
-            events = self.select("ASC", SeqBounds { after: start, before }, events)?;
-            events[from..].reverse();
+            let start = before.saturating_sub(encode_counter(missing as u64) + 1).max(after);
+            let first_new = events.len();
+            events = self.select_events("ASC", SeqBounds { after: start, before }, events)?;
+            events[first_new..].reverse();
             before = start + 1;
         }
         if events.len() == self.query.limit || before <= after + 1 {
             return Ok(events);
         }
-        self.select("DESC", SeqBounds { after, before }, events)
+        self.select_events("DESC", SeqBounds { after, before }, events)
     }
 
-    fn select(&self, direction: &str, bounds: SeqBounds, mut events: Vec<Event>) -> Result<Vec<Event>> {
-        let limit = integer((self.query.limit - events.len()) as u64);
+    /// Appends the matching events of a range to `events`, up to the limit of the page, in the given SQL direction.
+    fn select_events(
+        &self,
+        direction: &str,
+        bounds: SeqBounds,
+        mut events: Vec<Event>,
+    ) -> Result<Vec<Event>> {
+        let limit = encode_counter((self.query.limit - events.len()) as u64);
         let mut statement = self.db.prepare(&page_sql(self.query, direction))?;
         let parameters = (self.key, bounds.after, bounds.before, limit);
-        statement.each(parameters, |row| {
-            events.push(read(row, self.thread_id)?);
+        statement.for_each_row(parameters, |row| {
+            events.push(read_event(row, self.thread_id)?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(events)
     }
 }
 
-/// Returns the statement that reads a stretch of a thread: of the thread `$1`, the events between `$2` and `$3`, up to `$4`.
+/// Returns the statement for a range of a thread's events: of the thread `$1`, the events between `$2` and `$3`
+/// (exclusive), at most `$4`.
 fn page_sql(query: &EventQuery, direction: &str) -> String {
-    // In the order of the catalog, so that the same question is the same statement. The names are in it: the engine finds
-    // markers through an index of their own only when it knows that nothing else is asked for.
+    // Names are listed in catalog order, so that equal queries produce the same statement. They are literals and not
+    // parameters, because SQLite uses the partial index of markers only if it can prove that the statement selects
+    // nothing else.
     let categories = Category::ALL.into_iter().filter(|category| query.categories.contains(category));
     let types = EventType::ALL.iter().filter(|event_type| query.types.contains(event_type));
     let conditions = [
@@ -279,9 +320,9 @@ fn page_sql(query: &EventQuery, direction: &str) -> String {
     let conditions = conditions.iter().filter(|(_, names)| !names.is_empty());
     let mut conditions: String =
         conditions.map(|(column, names)| format!(" AND {column} IN ('{}')", names.join("', '"))).collect();
-    if !query.types.is_empty() && query.types.iter().all(|event_type| MARKERS.contains(event_type)) {
+    if !query.types.is_empty() && query.types.iter().all(|event_type| BOUNDARY_EVENTS.contains(event_type)) {
         conditions.push_str(" AND ");
-        conditions.push_str(MARKER_EVENTS);
+        conditions.push_str(CONTEXT_CHANGE_EVENTS);
     }
     format!(
         "SELECT {COLUMNS} FROM events
@@ -289,16 +330,18 @@ fn page_sql(query: &EventQuery, direction: &str) -> String {
     )
 }
 
-/// Returns the statement that reads a page of the run `$4`, whose events are among `$2 ..= $3` of the thread `$1`.
-fn run_sql() -> String {
+/// Returns the statement for a page of events of the run `$4`: the events of the thread `$1` in the range `$2 ..=
+/// $3`, at most `$5`.
+fn run_page_sql() -> String {
     format!(
         "SELECT {COLUMNS} FROM events
          WHERE thread_key = $1 AND seq >= $2 AND seq <= $3 AND run_id = $4 ORDER BY seq LIMIT $5"
     )
 }
 
-/// By number: looking a column up by its name costs as much as reading it.
-fn read(row: &Row<'_>, thread_id: ThreadId) -> Result<Event> {
+/// Reads an event from a row with [`COLUMNS`]. Columns are read by index, because looking up a name costs as much as
+/// reading a value.
+fn read_event(row: &SqlRow<'_>, thread_id: ThreadId) -> Result<Event> {
     let run_id: Option<[u8; 16]> = row.get(2)?;
     Ok(Event {
         thread_id,
@@ -307,44 +350,45 @@ fn read(row: &Row<'_>, thread_id: ThreadId) -> Result<Event> {
         run_id: run_id.map(|bytes| RunId::from_uuid(Uuid::from_bytes(bytes))),
         category: row.get(3)?,
         event_type: row.get(4)?,
-        created_at: row.get::<_, Stored<Timestamp>>(5)?.0,
-        metadata: row.get::<_, Option<String>>(6)?.map(raw_json).transpose()?,
-        content: raw_json(row.get(7)?)?,
+        created_at: row.get::<_, StoredColumn<Timestamp>>(5)?.0,
+        metadata: row.get::<_, Option<String>>(6)?.map(parse_raw_json).transpose()?,
+        content: parse_raw_json(row.get(7)?)?,
     })
 }
 
-fn raw_json(text: String) -> Result<RawJson> {
+/// Wraps stored JSON without parsing its content.
+fn parse_raw_json(text: String) -> Result<RawJson> {
     RawValue::from_string(text).map_err(|error| Error::Malformed(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::plan;
-    use crate::view::history::{MARKERS, SHOWN};
+    use crate::tables::query_plan;
+    use crate::view::history::{BOUNDARY_EVENTS, HISTORY_EVENTS};
 
     #[test]
-    fn b7_pages_and_traces_come_from_an_index() {
-        let by_seq = "SEARCH events USING INDEX events_seq (thread_key=? AND seq>? AND seq<?)";
-        let of_markers = "SEARCH events USING INDEX events_markers (thread_key=? AND seq>? AND seq<?)";
-        let of = |categories: &[Category], types: &[EventType]| EventQuery {
+    fn b7_pages_and_traces_are_read_from_an_index() {
+        let seq_index = "SEARCH events USING INDEX events_seq (thread_key=? AND seq>? AND seq<?)";
+        let marker_index = "SEARCH events USING INDEX events_markers (thread_key=? AND seq>? AND seq<?)";
+        let query_for = |categories: &[Category], types: &[EventType]| EventQuery {
             categories: categories.to_vec(),
             types: types.to_vec(),
             ..EventQuery::default()
         };
         for (query, expected) in [
-            (of(&[], &[]), by_seq),
-            (of(&[Category::Message], &[]), by_seq),
-            (of(&[], &SHOWN), by_seq),
-            (of(&[Category::Message, Category::Middleware], &[EventType::AiMessage]), by_seq),
-            (of(&[], &MARKERS), of_markers),
-            (of(&[], &[MARKERS[1], MARKERS[0]]), of_markers),
-            (of(&[], &[EventType::TurnsArchived]), of_markers),
+            (query_for(&[], &[]), seq_index),
+            (query_for(&[Category::Message], &[]), seq_index),
+            (query_for(&[], &HISTORY_EVENTS), seq_index),
+            (query_for(&[Category::Message, Category::Middleware], &[EventType::AiMessage]), seq_index),
+            (query_for(&[], &BOUNDARY_EVENTS), marker_index),
+            (query_for(&[], &[BOUNDARY_EVENTS[1], BOUNDARY_EVENTS[0]]), marker_index),
+            (query_for(&[], &[EventType::TurnsArchived]), marker_index),
         ] {
             for direction in ["ASC", "DESC"] {
-                assert_eq!(plan(&page_sql(&query, direction)), [expected], "{query:?} {direction}");
+                assert_eq!(query_plan(&page_sql(&query, direction)), [expected], "{query:?} {direction}");
             }
         }
-        assert_eq!(plan(&run_sql()), [by_seq]);
+        assert_eq!(query_plan(&run_page_sql()), [seq_index]);
     }
 }

@@ -1,47 +1,58 @@
-//! Handoffs and their proposals. Which status may follow which is not known here; where one stands is checked.
+//! Rows of handoffs and their proposals. `handoff::lifecycle` decides which status may follow which; here the current
+//! status is only compared with the expected one.
 
-use crate::engines::sql::{Connection, Row, ToValue};
+use crate::engines::sql::{SqlConnection, SqlRow, ToSqlValue};
 use jiff::Timestamp;
 use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, ThreadId};
 
-use super::columns::{json, json_column, stored, stored_option, time};
+use super::columns::{encode_json, encode_time, read_column, read_json_column, read_optional_column};
 use super::{not_found, owners, search, threads};
-use crate::owned::owner_expression;
+use crate::ownership::owner_sql_expression;
 use crate::{Error, HandoffFilter, HandoffPatch, Result};
 
+/// The columns that [`read_handoff`] reads.
 const COLUMNS: &str =
     "handoff_id, assistant_id, parent_thread_id, child_thread_id, status, iteration, goal, run_id,
     options, accepted_sha256, note, created_at, updated_at";
 
-/// Where a handoff goes.
-pub(crate) struct Move<'a> {
+/// A change of a handoff's status.
+pub(crate) struct HandoffTransition<'a> {
+    /// The handoff.
     pub(crate) handoff_id: HandoffId,
+    /// The status that the handoff must have.
     pub(crate) from: HandoffStatus,
+    /// The new status.
     pub(crate) to: HandoffStatus,
+    /// Further changes.
     pub(crate) patch: &'a HandoffPatch,
+    /// The time of the change.
     pub(crate) at: Timestamp,
 }
 
-/// Stores a handoff; the same one stored again changes nothing.
-pub(crate) fn create(db: &Connection, handoff: &Handoff) -> Result<()> {
-    let head = threads::head(db, handoff.parent_thread_id)?;
-    owners::check("a handoff", &handoff.assistant_id, &head.assistant_id)?;
-    if let Some(known) = find(db, handoff.handoff_id)? {
-        let is_repetition = known.parent_thread_id == handoff.parent_thread_id
-            && known.child_thread_id == handoff.child_thread_id
-            && known.created_at == handoff.created_at;
+/// Inserts a handoff. Inserting the same handoff again changes nothing.
+///
+/// # Errors
+/// [`Error::Conflict`] if another handoff has the id, [`Error::HandoffPending`] if the parent thread has another
+/// pending handoff.
+pub(crate) fn create(db: &SqlConnection, handoff: &Handoff) -> Result<()> {
+    let head = threads::load_head(db, handoff.parent_thread_id)?;
+    owners::check_owner("a handoff", &handoff.assistant_id, &head.assistant_id)?;
+    if let Some(stored) = find(db, handoff.handoff_id)? {
+        let is_repetition = stored.parent_thread_id == handoff.parent_thread_id
+            && stored.child_thread_id == handoff.child_thread_id
+            && stored.created_at == handoff.created_at;
         return match is_repetition {
             true => Ok(()),
-            false => Err(Error::Differs { what: "handoff", id: handoff.handoff_id.to_string() }),
+            false => Err(Error::Conflict { what: "handoff", id: handoff.handoff_id.to_string() }),
         };
     }
     if handoff.status.is_pending() {
-        refuse_second(db, handoff.parent_thread_id, handoff.handoff_id)?;
+        check_none_pending(db, handoff.parent_thread_id, handoff.handoff_id)?;
     }
     db.prepare(&format!(
         "INSERT INTO handoffs ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
     ))?
-    .send((
+    .execute_deferred((
         handoff.handoff_id.to_string(),
         handoff.assistant_id.as_str(),
         handoff.parent_thread_id.to_string(),
@@ -50,83 +61,95 @@ pub(crate) fn create(db: &Connection, handoff: &Handoff) -> Result<()> {
         handoff.iteration,
         &handoff.goal,
         handoff.run_id.map(|run_id| run_id.to_string()),
-        json(&handoff.options)?,
+        encode_json(&handoff.options)?,
         &handoff.accepted_sha256,
         &handoff.note,
-        time(handoff.created_at),
-        time(handoff.updated_at),
+        encode_time(handoff.created_at),
+        encode_time(handoff.updated_at),
     ))
 }
 
-/// Moves a handoff that stands where the caller believes.
-pub(crate) fn advance(db: &Connection, change: &Move<'_>) -> Result<()> {
+/// Changes the status of a handoff whose current status is the expected one.
+///
+/// # Errors
+/// [`Error::HandoffStatusChanged`] if the handoff has another status, [`Error::HandoffPending`] if the new status is
+/// pending and the parent thread has another pending handoff.
+pub(crate) fn transition(db: &SqlConnection, change: &HandoffTransition<'_>) -> Result<()> {
     let handoff_id = change.handoff_id;
     let handoff = find(db, handoff_id)?.ok_or_else(|| not_found("handoff", &handoff_id))?;
     if handoff.status != change.from {
-        return Err(Error::HandoffMoved { handoff_id, status: handoff.status });
+        return Err(Error::HandoffStatusChanged { handoff_id, status: handoff.status });
     }
     if change.to.is_pending() {
-        refuse_second(db, handoff.parent_thread_id, handoff_id)?;
+        check_none_pending(db, handoff.parent_thread_id, handoff_id)?;
     }
     db.prepare(
         "UPDATE handoffs SET status = $2, iteration = coalesce($3, iteration), run_id = coalesce($4, run_id),
              accepted_sha256 = coalesce($5, accepted_sha256), note = coalesce($6, note), updated_at = $7
          WHERE handoff_id = $1",
     )?
-    .send((
+    .execute_deferred((
         handoff_id.to_string(),
         change.to.as_str(),
         change.patch.iteration,
         change.patch.run_id.map(|run_id| run_id.to_string()),
         &change.patch.accepted_sha256,
         &change.patch.note,
-        time(change.at),
+        encode_time(change.at),
     ))?;
     match change.patch.accepted_sha256 {
-        Some(_) => search::texts::mark_handoff(db, handoff_id),
+        Some(_) => search::document_index::mark_handoff_stale(db, handoff_id),
         None => Ok(()),
     }
 }
 
-/// Removes a handoff that has no proposal.
-pub(crate) fn forget(db: &Connection, handoff_id: HandoffId) -> Result<()> {
+/// Deletes a handoff that has no proposal.
+///
+/// # Errors
+/// [`Error::Conflict`] if the handoff has a proposal.
+pub(crate) fn delete_without_proposal(db: &SqlConnection, handoff_id: HandoffId) -> Result<()> {
     let id = handoff_id.to_string();
     let has_proposal = db.prepare("SELECT 1 FROM proposals WHERE handoff_id = $1 LIMIT 1")?.exists([&id])?;
     if has_proposal {
-        return Err(Error::Differs { what: "handoff", id });
+        return Err(Error::Conflict { what: "handoff", id });
     }
-    db.prepare("DELETE FROM handoffs WHERE handoff_id = $1")?.send([&id])
+    db.prepare("DELETE FROM handoffs WHERE handoff_id = $1")?.execute_deferred([&id])
 }
 
-/// Fails when another handoff of the parent is pending. Both engines refuse it by an index too, but what has failed cannot
-/// be asked in the same transaction what it met.
-fn refuse_second(db: &Connection, parent_thread_id: ThreadId, own: HandoffId) -> Result<()> {
+/// Fails if another handoff of the parent thread is pending. A unique index of both engines enforces this too, but
+/// after a failed statement the transaction cannot query which handoff is pending.
+fn check_none_pending(db: &SqlConnection, parent_thread_id: ThreadId, handoff_id: HandoffId) -> Result<()> {
     let pending: Option<HandoffId> = db
         .prepare(
             "SELECT handoff_id FROM handoffs WHERE parent_thread_id = $1 AND handoff_id <> $2
              AND status IN ('requested', 'drafting', 'awaiting_decision')",
         )?
-        .find((parent_thread_id.to_string(), own.to_string()), |row| stored(row, "handoff_id"))?;
+        .query_optional((parent_thread_id.to_string(), handoff_id.to_string()), |row| {
+            read_column(row, "handoff_id")
+        })?;
     match pending {
         Some(handoff_id) => Err(Error::HandoffPending { parent_thread_id, handoff_id }),
         None => Ok(()),
     }
 }
 
-/// Stores a proposal; the same text stored again changes nothing.
-pub(crate) fn put_proposal(db: &Connection, proposal: &Proposal) -> Result<()> {
+/// Inserts a proposal. Inserting the same text again changes nothing.
+///
+/// # Errors
+/// [`Error::Conflict`] if the iteration has a proposal with another text.
+pub(crate) fn put_proposal(db: &SqlConnection, proposal: &Proposal) -> Result<()> {
     let handoff_id = proposal.handoff_id;
     if find(db, handoff_id)?.is_none() {
         return Err(not_found("handoff", &handoff_id));
     }
     let stored: Option<String> = db
         .prepare("SELECT summary_md FROM proposals WHERE handoff_id = $1 AND iteration = $2")?
-        .find((handoff_id.to_string(), proposal.iteration), |row| row.get(0))?;
+        .query_optional((handoff_id.to_string(), proposal.iteration), |row| row.get(0))?;
     match stored {
         Some(text) if text == proposal.summary_md => return Ok(()),
         Some(_) => {
             let id = format!("{handoff_id} iteration {}", proposal.iteration);
-            return Err(Error::Differs { what: "proposal", id });
+            return Err(Error::Conflict { what: "proposal", id });
         }
         None => {}
     }
@@ -135,31 +158,31 @@ pub(crate) fn put_proposal(db: &Connection, proposal: &Proposal) -> Result<()> {
                                 created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
     )?
-    .send((
+    .execute_deferred((
         handoff_id.to_string(),
         proposal.iteration,
-        json(&proposal.summary_json)?,
+        encode_json(&proposal.summary_json)?,
         &proposal.summary_md,
         &proposal.summary_sha256,
         &proposal.feedback,
-        time(proposal.created_at),
+        encode_time(proposal.created_at),
     ))?;
-    search::texts::mark_handoff(db, handoff_id)
+    search::document_index::mark_handoff_stale(db, handoff_id)
 }
 
-/// Returns the handoff, or `None`.
-pub(crate) fn find(db: &Connection, handoff_id: HandoffId) -> Result<Option<Handoff>> {
+/// Returns the handoff with this id, or `None`.
+pub(crate) fn find(db: &SqlConnection, handoff_id: HandoffId) -> Result<Option<Handoff>> {
     db.prepare(&format!("SELECT {COLUMNS} FROM handoffs WHERE handoff_id = $1"))?
-        .find([handoff_id.to_string()], read)
+        .query_optional([handoff_id.to_string()], read_handoff)
 }
 
-/// Returns the handoffs that match, newest first.
-pub(crate) fn list(db: &Connection, filter: &HandoffFilter) -> Result<Vec<Handoff>> {
+/// Returns the handoffs that match a filter, newest first.
+pub(crate) fn list(db: &SqlConnection, filter: &HandoffFilter) -> Result<Vec<Handoff>> {
     let mut values: Vec<String> = Vec::new();
     let mut conditions: Vec<String> = Vec::new();
-    let owner = owner_expression("assistant_id");
+    let owner = owner_sql_expression("assistant_id");
     let equals = [
-        (owner.as_str(), owners::of(filter.scope.as_ref()).map(str::to_owned)),
+        (owner.as_str(), owners::owner_column_value(filter.scope.as_ref()).map(str::to_owned)),
         ("parent_thread_id", filter.parent_thread_id.map(|id| id.to_string())),
         ("child_thread_id", filter.child_thread_id.map(|id| id.to_string())),
         ("assistant_id", filter.assistant_id.as_ref().map(|id| id.as_str().to_owned())),
@@ -173,8 +196,8 @@ pub(crate) fn list(db: &Connection, filter: &HandoffFilter) -> Result<Vec<Handof
     if !filter.statuses.is_empty() {
         let first = values.len() + 1;
         values.extend(filter.statuses.iter().map(|status| status.as_str().to_owned()));
-        let places: Vec<_> = (first..=values.len()).map(|index| format!("${index}")).collect();
-        conditions.push(format!("status IN ({})", places.join(", ")));
+        let placeholders: Vec<_> = (first..=values.len()).map(|index| format!("${index}")).collect();
+        conditions.push(format!("status IN ({})", placeholders.join(", ")));
     }
     let condition = match conditions.is_empty() {
         true => String::new(),
@@ -184,43 +207,44 @@ pub(crate) fn list(db: &Connection, filter: &HandoffFilter) -> Result<Vec<Handof
     let mut statement = db.prepare(&format!(
         "SELECT {COLUMNS} FROM handoffs {condition} ORDER BY created_at DESC, handoff_id DESC {limit}"
     ))?;
-    let parameters: Vec<&dyn ToValue> = values.iter().map(|value| value as &dyn ToValue).collect();
-    statement.query_map(parameters.as_slice(), read)
+    let parameters: Vec<&dyn ToSqlValue> = values.iter().map(|value| value as &dyn ToSqlValue).collect();
+    statement.query_map(parameters.as_slice(), read_handoff)
 }
 
-/// Returns the handoff's proposals in order of iteration.
-pub(crate) fn proposals(db: &Connection, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
+/// Returns the proposals of a handoff in the order of their iterations.
+pub(crate) fn proposals(db: &SqlConnection, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
     let mut statement = db.prepare(
         "SELECT handoff_id, iteration, summary_json, summary_md, summary_sha256, feedback, created_at
          FROM proposals WHERE handoff_id = $1 ORDER BY iteration",
     )?;
     statement.query_map([handoff_id.to_string()], |row| {
         Ok(Proposal {
-            handoff_id: stored(row, "handoff_id")?,
+            handoff_id: read_column(row, "handoff_id")?,
             iteration: row.get("iteration")?,
-            summary_json: json_column(row, "summary_json")?,
+            summary_json: read_json_column(row, "summary_json")?,
             summary_md: row.get("summary_md")?,
             summary_sha256: row.get("summary_sha256")?,
             feedback: row.get("feedback")?,
-            created_at: stored(row, "created_at")?,
+            created_at: read_column(row, "created_at")?,
         })
     })
 }
 
-fn read(row: &Row<'_>) -> Result<Handoff> {
+/// Reads a handoff from a row with [`COLUMNS`].
+fn read_handoff(row: &SqlRow<'_>) -> Result<Handoff> {
     Ok(Handoff {
-        handoff_id: stored(row, "handoff_id")?,
-        assistant_id: stored(row, "assistant_id")?,
-        parent_thread_id: stored(row, "parent_thread_id")?,
-        child_thread_id: stored(row, "child_thread_id")?,
-        status: stored(row, "status")?,
+        handoff_id: read_column(row, "handoff_id")?,
+        assistant_id: read_column(row, "assistant_id")?,
+        parent_thread_id: read_column(row, "parent_thread_id")?,
+        child_thread_id: read_column(row, "child_thread_id")?,
+        status: read_column(row, "status")?,
         iteration: row.get("iteration")?,
         goal: row.get("goal")?,
-        run_id: stored_option(row, "run_id")?,
-        options: json_column(row, "options")?,
+        run_id: read_optional_column(row, "run_id")?,
+        options: read_json_column(row, "options")?,
         accepted_sha256: row.get("accepted_sha256")?,
         note: row.get("note")?,
-        created_at: stored(row, "created_at")?,
-        updated_at: stored(row, "updated_at")?,
+        created_at: read_column(row, "created_at")?,
+        updated_at: read_column(row, "updated_at")?,
     })
 }

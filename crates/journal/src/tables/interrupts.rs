@@ -1,38 +1,45 @@
-//! Interrupts: raised, answered, withdrawn. What is asked and who may answer is not known here.
+//! Rows of interrupts: raising, resolving and withdrawing them. The payload and the authorization of the answer are
+//! not interpreted.
 
-use crate::engines::sql::{Connection, Row};
+use crate::engines::sql::{SqlConnection, SqlRow};
 use jiff::Timestamp;
 use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, Seq, ThreadId};
 
-use super::columns::{integer, json, json_column, stored, stored_option, time};
+use super::columns::{
+    encode_counter, encode_json, encode_time, read_column, read_json_column, read_optional_column,
+};
 use super::{not_found, threads};
 use crate::{Error, Result};
 
+/// The columns that [`read_interrupt`] reads.
 const COLUMNS: &str =
     "interrupt_id, thread_id, run_id, node, payload, status, decisions, created_at, resolved_at";
 
-/// Stores a pending interrupt; one with the same id stays as it is.
-pub(crate) fn raise(db: &Connection, interrupt: &Interrupt) -> Result<()> {
-    let raised_seq = threads::head(db, interrupt.thread_id)?.last_seq;
+/// Inserts a pending interrupt. An existing interrupt with the same id is left unchanged.
+pub(crate) fn raise(db: &SqlConnection, interrupt: &Interrupt) -> Result<()> {
+    let raised_seq = threads::load_head(db, interrupt.thread_id)?.last_seq;
     db
         .prepare(
             "INSERT INTO interrupts (interrupt_id, thread_id, run_id, node, payload, status, raised_seq, created_at)
              VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7) ON CONFLICT (interrupt_id) DO NOTHING",
         )?
-        .send((
+        .execute_deferred((
             interrupt.interrupt_id.to_string(),
             interrupt.thread_id.to_string(),
             interrupt.run_id.to_string(),
             &interrupt.node,
-            json(&interrupt.payload)?,
-            integer(raised_seq),
-            time(interrupt.created_at),
+            encode_json(&interrupt.payload)?,
+            encode_counter(raised_seq),
+            encode_time(interrupt.created_at),
         ))
 }
 
-/// Answers or withdraws a pending interrupt.
+/// Resolves a pending interrupt with decisions, or withdraws it if `decisions` is `None`.
+///
+/// # Errors
+/// [`Error::AlreadyDecided`] if decisions are given and the interrupt is no longer pending.
 pub(crate) fn resolve(
-    db: &Connection,
+    db: &SqlConnection,
     interrupt_id: InterruptId,
     decisions: Option<&Decisions>,
     at: Timestamp,
@@ -43,20 +50,25 @@ pub(crate) fn resolve(
             "UPDATE interrupts SET status = $2, decisions = $3, resolved_at = $4
              WHERE interrupt_id = $1 AND status = 'pending'",
         )?
-        .execute((interrupt_id.to_string(), status.as_str(), decisions.map(json).transpose()?, time(at)))?;
+        .execute((
+            interrupt_id.to_string(),
+            status.as_str(),
+            decisions.map(encode_json).transpose()?,
+            encode_time(at),
+        ))?;
     if changed == 1 {
         return Ok(());
     }
     match find(db, interrupt_id)? {
-        // Who takes a question back only wants that nobody waits for the answer.
+        // A withdrawal only requires that the interrupt is no longer pending.
         Some(_) if decisions.is_none() => Ok(()),
         Some(_) => Err(Error::AlreadyDecided { interrupt_id }),
         None => Err(not_found("interrupt", &interrupt_id)),
     }
 }
 
-/// Fails unless the interrupt is pending.
-pub(crate) fn expect(db: &Connection, interrupt_id: InterruptId) -> Result<()> {
+/// Fails with [`Error::AlreadyDecided`] unless the interrupt is pending.
+pub(crate) fn expect_pending(db: &SqlConnection, interrupt_id: InterruptId) -> Result<()> {
     match find(db, interrupt_id)?.map(|interrupt| interrupt.status) {
         Some(InterruptStatus::Pending) => Ok(()),
         Some(InterruptStatus::Resolved | InterruptStatus::Withdrawn) => {
@@ -66,41 +78,47 @@ pub(crate) fn expect(db: &Connection, interrupt_id: InterruptId) -> Result<()> {
     }
 }
 
-/// Withdraws the pending interrupts of the thread that were raised after `keep_seq`.
-pub(crate) fn withdraw(db: &Connection, thread_id: ThreadId, keep_seq: Seq, at: Timestamp) -> Result<()> {
+/// Withdraws the pending interrupts of a thread that were raised after `keep_seq`.
+pub(crate) fn withdraw_after(
+    db: &SqlConnection,
+    thread_id: ThreadId,
+    keep_seq: Seq,
+    at: Timestamp,
+) -> Result<()> {
     db.prepare(
         "UPDATE interrupts SET status = 'withdrawn', resolved_at = $3
          WHERE thread_id = $1 AND raised_seq > $2 AND status = 'pending'",
     )?
-    .send((thread_id.to_string(), integer(keep_seq), time(at)))
+    .execute_deferred((thread_id.to_string(), encode_counter(keep_seq), encode_time(at)))
 }
 
-/// Returns the interrupt, or `None`.
-pub(crate) fn find(db: &Connection, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
+/// Returns the interrupt with this id, or `None`.
+pub(crate) fn find(db: &SqlConnection, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
     db.prepare(&format!("SELECT {COLUMNS} FROM interrupts WHERE interrupt_id = $1"))?
-        .find([interrupt_id.to_string()], read)
+        .query_optional([interrupt_id.to_string()], read_interrupt)
 }
 
-/// Returns the thread's pending interrupts, oldest first.
-pub(crate) fn pending(db: &Connection, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
+/// Returns the pending interrupts of a thread, oldest first.
+pub(crate) fn pending_interrupts(db: &SqlConnection, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
     let mut statement = db.prepare(&format!(
         "SELECT {COLUMNS} FROM interrupts WHERE thread_id = $1 AND status = 'pending'
          ORDER BY created_at, rowid"
     ))?;
-    statement.query_map([thread_id.to_string()], read)
+    statement.query_map([thread_id.to_string()], read_interrupt)
 }
 
-fn read(row: &Row<'_>) -> Result<Interrupt> {
-    let decisions: Option<super::columns::Json<Decisions>> = row.get("decisions")?;
+/// Reads an interrupt from a row with [`COLUMNS`].
+fn read_interrupt(row: &SqlRow<'_>) -> Result<Interrupt> {
+    let decisions: Option<super::columns::JsonColumn<Decisions>> = row.get("decisions")?;
     Ok(Interrupt {
-        interrupt_id: stored(row, "interrupt_id")?,
-        thread_id: stored(row, "thread_id")?,
-        run_id: stored(row, "run_id")?,
+        interrupt_id: read_column(row, "interrupt_id")?,
+        thread_id: read_column(row, "thread_id")?,
+        run_id: read_column(row, "run_id")?,
         node: row.get("node")?,
-        payload: json_column(row, "payload")?,
-        status: stored(row, "status")?,
-        decisions: decisions.map(|super::columns::Json(decisions)| decisions),
-        created_at: stored(row, "created_at")?,
-        resolved_at: stored_option(row, "resolved_at")?,
+        payload: read_json_column(row, "payload")?,
+        status: read_column(row, "status")?,
+        decisions: decisions.map(|super::columns::JsonColumn(decisions)| decisions),
+        created_at: read_column(row, "created_at")?,
+        resolved_at: read_optional_column(row, "resolved_at")?,
     })
 }

@@ -1,6 +1,6 @@
-//! What outlives a context: the turns of agents, the summaries that stand for old ones, and what is kept under names.
+//! Rows of memory, which outlives a context: the messages of agents, the summaries of old messages, and stored items.
 
-pub(crate) mod dissolving;
 pub(crate) mod items;
 pub(crate) mod summaries;
+pub(crate) mod summary_removal;
 pub(crate) mod turns;

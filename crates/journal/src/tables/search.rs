@@ -1,58 +1,63 @@
-//! The search index: what its rows are, and how they are found. Appending never comes here; the index follows when somebody
-//! searches, or when somebody has time.
+//! The search index: the layout of its rows, how it is updated, and how it is searched. Appending events does not
+//! update the index; a search or an idle process does.
 
-mod belonging;
 mod candidates;
-mod catch_up;
-mod find;
+pub(crate) mod document_index;
+mod document_scope;
+mod documents;
 pub(crate) mod index;
+mod index_update;
 mod lengths;
-mod passages;
-mod places;
+mod query;
 mod rank;
-mod scope;
-pub(crate) mod texts;
-mod words;
+mod search_scope;
+mod snippets;
+mod tokenizer;
 
-pub(crate) use catch_up::{CatchUp, Pass, index_batch, is_behind};
-pub(crate) use find::find;
-pub(crate) use index::purge;
-pub(crate) use rank::rank;
+pub(crate) use index::purge_deleted_rows;
+pub(crate) use index_update::{IndexBatchResult, IndexPass, index_batch, is_behind};
+pub(crate) use query::search;
+pub(crate) use rank::rank_messages;
 
-use self::index::Expression;
-use crate::engines::sql::Connection;
+use self::index::SearchExpression;
+use crate::engines::sql::SqlConnection;
 use crate::{Error, QUERY_WORDS_MAX, Result};
 
-/// The part of a message's text that can be found; what follows in a huge tool result cannot.
+/// Maximum number of bytes of a text that are indexed. The rest of a very long text, such as a tool result, cannot be
+/// found.
 const SEARCHED_BYTES_MAX: usize = 64 << 10;
-/// Returns the id of a message's row in the index: those of one thread are a range.
-const fn index_row(thread_key: i64, seq: i64) -> i64 {
+
+/// Returns the id of a message's row in the index: the thread key in the upper 32 bits, the seq in the lower. The
+/// messages of a thread therefore form a range of ids.
+const fn message_row(thread_key: i64, seq: i64) -> i64 {
     thread_key << 32 | seq
 }
 
-/// Returns the number that the events of a message's thread are stored under.
-const fn thread_of(row: i64) -> i64 {
+/// Returns the thread key of an index row.
+const fn row_thread_key(row: i64) -> i64 {
     row >> 32
 }
 
-/// Returns the seq of a message.
-const fn seq_of(row: i64) -> i64 {
+/// Returns the seq of an index row.
+const fn row_seq(row: i64) -> i64 {
     row & 0xFFFF_FFFF
 }
 
-/// Returns what finds each of the words, at its number; `None` for one that cannot be found.
-fn phrases(db: &Connection, words: &[String]) -> Vec<Option<Expression>> {
-    words.iter().map(|word| Expression::word(db.dialect(), word)).collect()
+/// Returns the search expression of each word, at the index of the word. `None` for a word that cannot be searched.
+fn compile_words(db: &SqlConnection, words: &[String]) -> Vec<Option<SearchExpression>> {
+    words.iter().map(|word| SearchExpression::for_word(db.dialect(), word)).collect()
 }
 
-pub(super) fn check_words(count: usize) -> Result<()> {
+/// Fails with [`Error::InvalidRequest`] if a query has more than [`QUERY_WORDS_MAX`] words.
+pub(super) fn check_word_count(count: usize) -> Result<()> {
     if count > QUERY_WORDS_MAX {
         let reason = format!("a query has {QUERY_WORDS_MAX} words at most, not {count}");
-        return Err(Error::Invalid { what: "search results", reason });
+        return Err(Error::InvalidRequest { what: "search results", reason });
     }
     Ok(())
 }
 
-fn beginning(text: &str) -> &str {
+/// Returns the part of a text that is indexed.
+fn searchable_prefix(text: &str) -> &str {
     &text[..text.floor_char_boundary(SEARCHED_BYTES_MAX)]
 }

@@ -1,64 +1,68 @@
-//! Threads: creation, changes, deletion, and the counters an append moves; lists are in `list`. It does not write events.
+//! Rows of threads: creation, changes, deletion, and the counters that appends update; `list` has the lists. It
+//! writes no events.
 
 mod heads;
-mod hold;
 mod list;
+mod locks;
 pub(crate) mod owners;
 
-use crate::engines::sql::{Connection, Row};
-use protocol::{ParentKind, Scope, Thread, ThreadId};
+use crate::engines::sql::{SqlConnection, SqlRow};
+use protocol::{OwnerScope, ParentKind, Thread, ThreadId};
 use serde_json::{Map, Value};
 
-use super::columns::{count, integer, json, json_column, stored, stored_option, time};
+use super::columns::{
+    encode_counter, encode_json, encode_time, read_column, read_counter, read_json_column,
+    read_optional_column,
+};
 use super::memory::turns;
 use super::{artifacts, not_found, runs, search};
-use crate::owned::owner_name;
+use crate::ownership::owner_name;
 use crate::{Error, Result, ThreadPatch};
 
-pub(crate) use heads::{EventRow, Head, Heads, head, prefetch};
-pub(crate) use hold::{Held, hold, take};
-pub(crate) use list::{count_of, list, states};
+pub(crate) use heads::{PendingEventRow, ThreadHead, ThreadHeadCache, load_head, prefetch_heads};
+pub(crate) use list::{count_threads, list_threads, thread_states};
+pub(crate) use locks::{LockState, acquire_locks, lock_threads};
 
-/// The most ids a prefix is resolved to.
+/// Maximum number of ids that a prefix is resolved to.
 pub(crate) const PREFIX_IDS_MAX: usize = 10;
 
+/// The columns that [`read_thread`] reads.
 const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, t.name, h.status, t.metadata,
     t.first_prompt, h.message_count, h.last_seq, t.created_at, h.updated_at";
 
-/// Stores the head's counters.
-pub(crate) fn advance(db: &Connection, head: &Head) -> Result<()> {
+/// Stores the counters of a thread head.
+pub(crate) fn store_head(db: &SqlConnection, head: &ThreadHead) -> Result<()> {
     if let Some(heads) = db.heads() {
-        heads.put(head.clone());
+        heads.insert_head(head.clone());
     }
     db.prepare(
         "UPDATE thread_heads SET last_seq = $2, message_count = $3, updated_at = $4, has_prompt = $5
          WHERE thread_key = $1",
     )?
-    .send((
+    .execute_deferred((
         head.key,
-        integer(head.last_seq),
-        integer(head.message_count),
+        encode_counter(head.last_seq),
+        encode_counter(head.message_count),
         &head.updated_at,
         head.has_prompt,
     ))
 }
 
-/// Stores the beginning of the first thing a person said.
-pub(crate) fn set_first_prompt(db: &Connection, head: &Head, prompt: Option<&str>) -> Result<()> {
-    db.prepare("UPDATE threads SET first_prompt = $2 WHERE thread_key = $1")?.send((head.key, prompt))
+/// Stores the beginning of a person's first message in the thread.
+pub(crate) fn set_first_prompt(db: &SqlConnection, head: &ThreadHead, prompt: Option<&str>) -> Result<()> {
+    db.prepare("UPDATE threads SET first_prompt = $2 WHERE thread_key = $1")?
+        .execute_deferred((head.key, prompt))
 }
 
-/// Remembers how many events up to the last seq were copied; those that are appended follow them.
-pub(crate) fn set_copied(db: &Connection, head: &Head, copied: u64) -> Result<()> {
-    db.prepare("UPDATE thread_heads SET base_seq = $2, copied_count = $3 WHERE thread_key = $1")?.send((
-        head.key,
-        integer(head.last_seq),
-        integer(copied),
-    ))
+/// Stores that all events up to the last seq are copies, and their number. Appended events follow the last seq.
+pub(crate) fn set_copied_count(db: &SqlConnection, head: &ThreadHead, copied: u64) -> Result<()> {
+    db.prepare("UPDATE thread_heads SET base_seq = $2, copied_count = $3 WHERE thread_key = $1")?
+        .execute_deferred((head.key, encode_counter(head.last_seq), encode_counter(copied)))
 }
 
-/// Sets the status of a thread that is busy and in which nothing runs or waits to: the newest checkpoint says where it rests.
-pub(crate) fn settle(db: &Connection, thread_id: ThreadId) -> Result<()> {
+/// Sets the status of a busy thread without running or queued runs. The status follows from pending interrupts and
+/// from the newest checkpoint. Other threads are left unchanged.
+pub(crate) fn settle_status(db: &SqlConnection, thread_id: ThreadId) -> Result<()> {
     db
         .prepare(
             "UPDATE thread_heads SET status = CASE
@@ -74,11 +78,11 @@ pub(crate) fn settle(db: &Connection, thread_id: ThreadId) -> Result<()> {
              AND NOT EXISTS (SELECT 1 FROM runs r
                  WHERE r.thread_key = thread_heads.thread_key AND r.status = 'pending')",
         )?
-        .send([thread_id.to_string()])
+        .execute_deferred([thread_id.to_string()])
 }
 
-/// Sets the status of a thread in which nothing runs, and of which a part was just superseded.
-pub(crate) fn settle_rewound(db: &Connection, head: &Head) -> Result<()> {
+/// Sets the status of a thread without a running run after a part of it was superseded.
+pub(crate) fn settle_after_rewind(db: &SqlConnection, head: &ThreadHead) -> Result<()> {
     db
         .prepare(
             "UPDATE thread_heads SET status = CASE
@@ -88,15 +92,19 @@ pub(crate) fn settle_rewound(db: &Connection, head: &Head) -> Result<()> {
                  ELSE 'idle' END
              WHERE thread_key = $1",
         )?
-        .send((head.key, &head.thread_id))
+        .execute_deferred((head.key, &head.thread_id))
 }
 
-/// Stores a thread; one with this id stays as it is, unless it is or was another owner's. Counters and the first prompt are the journal's own.
-pub(crate) fn create(db: &Connection, thread: &Thread) -> Result<()> {
+/// Inserts a thread. An existing thread with the same id is left unchanged. The counters and the first prompt are not
+/// taken from `thread`; the journal maintains them.
+///
+/// # Errors
+/// [`Error::Conflict`] if the id belongs, or once belonged, to a thread of another owner.
+pub(crate) fn create_thread(db: &SqlConnection, thread: &Thread) -> Result<()> {
     let thread_id = thread.thread_id.to_string();
     let parent_id = thread.parent_id.map(|id| id.to_string());
     db.prepare("INSERT INTO thread_heads (thread_id) VALUES ($1) ON CONFLICT DO NOTHING")?
-        .send([&thread_id])?;
+        .execute_deferred([&thread_id])?;
     let is_new = db
         .prepare(
             "UPDATE thread_heads SET updated_at = $2, assistant_id = $3, status = $6, base_seq = last_seq, indexed_seq = last_seq,
@@ -107,7 +115,7 @@ pub(crate) fn create(db: &Connection, thread: &Thread) -> Result<()> {
         )?
         .execute((
             &thread_id,
-            time(thread.updated_at),
+            encode_time(thread.updated_at),
             thread.assistant_id.as_str(),
             thread.parent_kind == Some(ParentKind::Subagent),
             &parent_id,
@@ -115,37 +123,41 @@ pub(crate) fn create(db: &Connection, thread: &Thread) -> Result<()> {
             owner_name(thread.assistant_id.as_str()),
         ))?;
     if is_new == 0 {
-        return is_of_owner(db, thread);
+        return check_same_owner(db, thread);
     }
     db
         .prepare(
             "INSERT INTO threads (thread_key, thread_id, assistant_id, parent_id, parent_kind, name, metadata, created_at)
              SELECT thread_key, thread_id, $2, $3, $4, $5, $6, $7 FROM thread_heads WHERE thread_id = $1",
         )?
-        .send((
+        .execute_deferred((
             &thread_id,
             thread.assistant_id.as_str(),
             &parent_id,
             thread.parent_kind.map(|kind| kind.as_str()),
             &thread.name,
-            json(&thread.metadata)?,
-            time(thread.created_at),
+            encode_json(&thread.metadata)?,
+            encode_time(thread.created_at),
         ))
 }
 
-/// Fails unless the thread of this id, or the last one there was, belongs to the same owner.
-fn is_of_owner(db: &Connection, thread: &Thread) -> Result<()> {
-    let known: Option<String> = db
+/// Fails with [`Error::Conflict`] if the thread with this id, existing or deleted, belongs to another owner.
+fn check_same_owner(db: &SqlConnection, thread: &Thread) -> Result<()> {
+    let stored: Option<String> = db
         .prepare("SELECT assistant_id FROM thread_heads WHERE thread_id = $1")?
         .query_row([thread.thread_id.to_string()], |row| row.get(0))?;
-    match known.is_none_or(|known| owner_name(&known) == owner_name(thread.assistant_id.as_str())) {
+    match stored.is_none_or(|stored| owner_name(&stored) == owner_name(thread.assistant_id.as_str())) {
         true => Ok(()),
-        false => Err(Error::Differs { what: "thread", id: thread.thread_id.to_string() }),
+        false => Err(Error::Conflict { what: "thread", id: thread.thread_id.to_string() }),
     }
 }
 
-/// Changes a thread. It is busy as long as a run waits for it: nobody sees it at rest between two runs.
-pub(crate) fn update(db: &Connection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<()> {
+/// Changes a thread. Its status stays `busy` as long as it has queued runs, so that it does not appear idle between
+/// two runs.
+///
+/// # Errors
+/// [`Error::NotFound`] if the thread does not exist.
+pub(crate) fn update_thread(db: &SqlConnection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<()> {
     let id = thread_id.to_string();
     let changed = db
         .prepare(
@@ -156,32 +168,40 @@ pub(crate) fn update(db: &Connection, thread_id: ThreadId, patch: &ThreadPatch) 
                  ELSE $2 END
              WHERE thread_id = $1 AND updated_at IS NOT NULL",
         )?
-        .execute((&id, patch.status.map(|status| status.as_str()), patch.updated_at.map(time)))?;
+        .execute((&id, patch.status.map(|status| status.as_str()), patch.updated_at.map(encode_time)))?;
     if changed == 0 {
         return Err(not_found("thread", &thread_id));
     }
-    if patch.name.is_some() || !patch.metadata.is_empty() || !patch.remove.is_empty() {
-        let metadata = json(&patched_metadata(db, thread_id, patch)?)?;
+    if patch.name.is_some() || !patch.metadata.is_empty() || !patch.remove_metadata.is_empty() {
+        let metadata = encode_json(&apply_metadata_patch(db, thread_id, patch)?)?;
         db.prepare("UPDATE threads SET name = coalesce($2, name), metadata = $3 WHERE thread_id = $1")?
-            .send((&id, &patch.name, metadata))?;
+            .execute_deferred((&id, &patch.name, metadata))?;
     }
     Ok(())
 }
 
-fn patched_metadata(db: &Connection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<Map<String, Value>> {
+/// Returns the metadata of a thread with a patch applied.
+fn apply_metadata_patch(
+    db: &SqlConnection,
+    thread_id: ThreadId,
+    patch: &ThreadPatch,
+) -> Result<Map<String, Value>> {
     let mut metadata: Map<String, Value> = db
         .prepare("SELECT metadata FROM threads WHERE thread_id = $1")?
-        .find([thread_id.to_string()], |row| json_column(row, "metadata"))?
+        .query_optional([thread_id.to_string()], |row| read_json_column(row, "metadata"))?
         .ok_or_else(|| not_found("thread", &thread_id))?;
-    metadata.retain(|key, _| !patch.remove.contains(key));
+    metadata.retain(|key, _| !patch.remove_metadata.contains(key));
     metadata.extend(patch.metadata.clone());
     Ok(metadata)
 }
 
-/// Removes a thread with everything that belongs to it; only its id and its last seq stay.
-pub(crate) fn delete(db: &Connection, thread_id: ThreadId) -> Result<()> {
-    let head = head(db, thread_id)?;
-    if let Some(run_id) = runs::active_run_of(db, head.key)? {
+/// Deletes a thread with everything that belongs to it. Only its id, owner and last seq are kept.
+///
+/// # Errors
+/// [`Error::Busy`] if a run of the thread is active.
+pub(crate) fn delete_thread(db: &SqlConnection, thread_id: ThreadId) -> Result<()> {
+    let head = load_head(db, thread_id)?;
+    if let Some(run_id) = runs::active_run_id(db, head.key)? {
         return Err(Error::Busy { thread_id, run_id });
     }
     db.execute(
@@ -194,13 +214,14 @@ pub(crate) fn delete(db: &Connection, thread_id: ThreadId) -> Result<()> {
     artifacts::delete(db, head.key)?;
     db.execute("DELETE FROM events WHERE thread_key = $1", [head.key])?;
     db.execute("DELETE FROM threads WHERE thread_key = $1", [head.key])?;
-    // A handoff goes with its last thread: a child has its summary from here, and a parent keeps the record.
+    // A handoff is deleted with the last of its two threads: the child needs its summary, and the parent keeps the
+    // record.
     db.execute(
         "DELETE FROM handoffs WHERE (parent_thread_id = $1 OR child_thread_id = $1)
          AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_id IN (parent_thread_id, child_thread_id))",
         [thread_id.to_string()],
     )?;
-    search::purge(db)?;
+    search::purge_deleted_rows(db)?;
     db.execute(
         "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, copied_count = 0,
              indexed_seq = last_seq
@@ -210,42 +231,44 @@ pub(crate) fn delete(db: &Connection, thread_id: ThreadId) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number a thread's events are stored under, or `None`.
-pub(crate) fn key(db: &Connection, thread_id: ThreadId) -> Result<Option<i64>> {
+/// Returns the number under which the events of a thread are stored, or `None`.
+pub(crate) fn thread_key(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<i64>> {
     db.prepare("SELECT thread_key FROM thread_heads WHERE thread_id = $1")?
-        .find([thread_id.to_string()], |row| row.get(0))
+        .query_optional([thread_id.to_string()], |row| row.get(0))
 }
 
-/// Returns the number a thread's events are stored under and the highest seq handed out, or `None`.
-pub(crate) fn end(db: &Connection, thread_id: ThreadId) -> Result<Option<(i64, i64)>> {
+/// Returns the number under which the events of a thread are stored and its highest assigned seq, or `None`.
+pub(crate) fn key_and_last_seq(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<(i64, i64)>> {
     db.prepare("SELECT thread_key, last_seq FROM thread_heads WHERE thread_id = $1")?
-        .find([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_optional([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Returns the thread, or `None`.
-pub(crate) fn find(db: &Connection, thread_id: ThreadId) -> Result<Option<Thread>> {
+/// Returns the thread with this id, or `None`.
+pub(crate) fn find(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<Thread>> {
     db.prepare(&format!(
         "SELECT {COLUMNS} FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key
          WHERE h.thread_id = $1"
     ))?
-    .find([thread_id.to_string()], read)
+    .query_optional([thread_id.to_string()], read_thread)
 }
 
-/// Returns up to ten ids of a scope that begin with `prefix`.
-pub(crate) fn by_prefix(db: &Connection, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
-    let Some(prefix) = hyphenated(prefix) else { return Ok(Vec::new()) };
-    // `g` follows every hex digit, and a hyphen precedes them.
+/// Returns up to [`PREFIX_IDS_MAX`] ids of threads of a scope that begin with `prefix`. Hyphens in the prefix are
+/// ignored.
+pub(crate) fn ids_by_prefix(db: &SqlConnection, prefix: &str, scope: &OwnerScope) -> Result<Vec<ThreadId>> {
+    let Some(prefix) = hyphenate_prefix(prefix) else { return Ok(Vec::new()) };
+    // `g` follows all hex digits and the hyphen, so this is an exclusive upper bound.
     let end = format!("{prefix}g");
     let mut statement = db.prepare(
         "SELECT thread_id FROM threads WHERE thread_id >= $1 AND thread_id < $2 AND (CAST($4 AS TEXT) IS NULL OR owner = $4)
          ORDER BY thread_id LIMIT $3",
     )?;
-    let parameters = (prefix, end, integer(PREFIX_IDS_MAX as u64), owners::of(Some(scope)));
-    statement.query_map(parameters, |row| stored::<ThreadId>(row, "thread_id"))
+    let parameters =
+        (prefix, end, encode_counter(PREFIX_IDS_MAX as u64), owners::owner_column_value(Some(scope)));
+    statement.query_map(parameters, |row| read_column::<ThreadId>(row, "thread_id"))
 }
 
-/// Returns the beginning of a UUID in its usual form, or `None` when no UUID begins like that.
-fn hyphenated(prefix: &str) -> Option<String> {
+/// Returns the prefix of a UUID in hyphenated form, or `None` if no UUID begins with it.
+fn hyphenate_prefix(prefix: &str) -> Option<String> {
     const HYPHENS_BEFORE: [usize; 4] = [8, 12, 16, 20];
     const DIGITS_MAX: usize = 32;
     let mut text = String::new();
@@ -261,24 +284,25 @@ fn hyphenated(prefix: &str) -> Option<String> {
     Some(text)
 }
 
-fn read(row: &Row<'_>) -> Result<Thread> {
-    read_with(row, json_column(row, "metadata")?)
+/// Reads a thread from a row with [`COLUMNS`].
+fn read_thread(row: &SqlRow<'_>) -> Result<Thread> {
+    read_thread_with_metadata(row, read_json_column(row, "metadata")?)
 }
 
-/// Reads a thread whose metadata were read already.
-fn read_with(row: &Row<'_>, metadata: Map<String, Value>) -> Result<Thread> {
+/// Reads a thread whose metadata has been read already.
+fn read_thread_with_metadata(row: &SqlRow<'_>, metadata: Map<String, Value>) -> Result<Thread> {
     Ok(Thread {
-        thread_id: stored(row, "thread_id")?,
-        assistant_id: stored(row, "assistant_id")?,
-        parent_id: stored_option(row, "parent_id")?,
-        parent_kind: stored_option(row, "parent_kind")?,
+        thread_id: read_column(row, "thread_id")?,
+        assistant_id: read_column(row, "assistant_id")?,
+        parent_id: read_optional_column(row, "parent_id")?,
+        parent_kind: read_optional_column(row, "parent_kind")?,
         name: row.get("name")?,
-        status: stored(row, "status")?,
+        status: read_column(row, "status")?,
         metadata,
         first_prompt: row.get("first_prompt")?,
-        message_count: count(row, "message_count")?,
-        last_seq: count(row, "last_seq")?,
-        created_at: stored(row, "created_at")?,
-        updated_at: stored(row, "updated_at")?,
+        message_count: read_counter(row, "message_count")?,
+        last_seq: read_counter(row, "last_seq")?,
+        created_at: read_column(row, "created_at")?,
+        updated_at: read_column(row, "updated_at")?,
     })
 }

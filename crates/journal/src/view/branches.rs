@@ -1,81 +1,83 @@
-//! Branches: what of a thread was in sight at each point of its past, and which point came before which, found from the
-//! events that tell of rewinds. Nothing is read here; points that must be looked for are named, not found.
+//! Branches of a thread: which events were visible at each point of its past, and which checkpoint preceded which,
+//! derived from the events of rewinds. Nothing is read here; checkpoints that must be found are described by
+//! [`PreviousPoint`].
 
 use protocol::event::body::ThreadRewound;
-use protocol::{CheckpointId, CheckpointSource, Event, Message, Seq, StepPoint};
+use protocol::{CheckpointEntry, CheckpointId, CheckpointSource, Event, Message, Seq};
 
-use super::{Part, is_side};
+use super::{ViewEventKind, is_from_subagent};
 
-/// A place where a thread went back.
+/// A rewind of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rewind {
-    /// The event that tells of it.
+pub struct RewindPoint {
+    /// The seq of its event.
     pub seq: Seq,
-    /// The last event that stayed; everything between it and `seq` is out of sight from here on.
+    /// The last seq that stayed visible. Events between it and `seq` are superseded.
     pub keep_seq: Seq,
-    /// The point that was gone back to, where one was named.
+    /// The checkpoint to which the thread was rewound, if the event names one.
     pub checkpoint_id: Option<CheckpointId>,
 }
 
-impl Rewind {
-    /// Returns what the event tells; `None` when it tells of something else, or cannot be read.
-    pub fn of(event: &Event) -> Option<Self> {
+impl RewindPoint {
+    /// Returns the rewind that an event records, or `None` if it records none or cannot be parsed.
+    pub fn from_event(event: &Event) -> Option<Self> {
         let ThreadRewound { keep_seq, checkpoint_id, .. } = event.body().ok()?;
         Some(Self { seq: event.seq, keep_seq, checkpoint_id })
     }
 
-    /// Returns where the point is found that the thread went back to.
-    const fn origin(&self) -> Before {
+    /// Returns how the checkpoint to which the thread was rewound can be found.
+    const fn origin(&self) -> PreviousPoint {
         match self.checkpoint_id {
-            Some(checkpoint_id) => Before::Named(checkpoint_id),
-            None => Before::Newest { until: self.keep_seq, seen_from: self.seq },
+            Some(checkpoint_id) => PreviousPoint::Named(checkpoint_id),
+            None => PreviousPoint::Newest { until: self.keep_seq, visible_at: self.seq },
         }
     }
 }
 
-/// Every place where a thread went back, in order.
+/// All rewinds of a thread, in ascending order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Branches {
-    rewinds: Vec<Rewind>,
+pub struct BranchHistory {
+    /// The rewinds.
+    rewinds: Vec<RewindPoint>,
 }
 
-/// Where the point before another one is found.
+/// How the previous checkpoint of a checkpoint can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
+pub enum PreviousPoint {
     /// There is none.
-    Nothing,
-    /// It is the one that was stored before it.
-    Previous,
-    /// It was named when the thread went back.
+    None,
+    /// It is the checkpoint that was stored before.
+    Stored,
+    /// It is the checkpoint with this id, named by a rewind.
     Named(CheckpointId),
-    /// Nobody named it: the newest one at or before `until` that was in sight at `seen_from`.
+    /// It is the newest checkpoint at or before the seq `until` that was visible at the seq `visible_at`.
     Newest {
-        /// The last event it may have seen.
+        /// The highest possible seq of the checkpoint.
         until: Seq,
-        /// The event from which it must have been in sight.
-        seen_from: Seq,
+        /// The seq at which the checkpoint must have been visible.
+        visible_at: Seq,
     },
 }
 
-impl Branches {
-    /// Looks at an event; they come in ascending order.
-    pub fn look(&mut self, event: &Event) {
-        self.rewinds.extend(Rewind::of(event));
+impl BranchHistory {
+    /// Adds the rewind of an event, if it is one. Events must be added in ascending order.
+    pub fn add_event(&mut self, event: &Event) {
+        self.rewinds.extend(RewindPoint::from_event(event));
     }
 
-    /// Returns the newest place after `after` and up to `until` where the thread went back.
-    pub fn newest(&self, after: Seq, until: Seq) -> Option<&Rewind> {
+    /// Returns the newest rewind after the seq `after` and up to `until`.
+    pub fn newest_rewind(&self, after: Seq, until: Seq) -> Option<&RewindPoint> {
         let end = self.rewinds.partition_point(|rewind| rewind.seq <= until);
         self.rewinds[..end].last().filter(|rewind| rewind.seq > after)
     }
 
-    /// Returns what was in sight when `head_seq` was the thread's last event.
-    pub fn sight_at(&self, head_seq: Seq) -> Sight {
+    /// Returns the events that were visible when `head_seq` was the last seq of the thread.
+    pub fn visible_at(&self, head_seq: Seq) -> VisibleEvents {
         let end = self.rewinds.partition_point(|rewind| rewind.seq <= head_seq);
         let mut hidden: Vec<(Seq, Seq)> = Vec::new();
         for rewind in &self.rewinds[..end] {
             let (mut first, last) = (rewind.keep_seq.saturating_add(1), rewind.seq - 1);
-            // What lies behind is hidden with it; what is kept of a hidden part is hidden already.
+            // The new range absorbs later ranges. If it begins inside a hidden range, it also absorbs that range.
             while let Some((before, _)) = hidden.last().copied().filter(|(_, until)| *until + 1 >= first) {
                 first = first.min(before);
                 hidden.pop();
@@ -84,72 +86,79 @@ impl Branches {
                 hidden.push((first, last));
             }
         }
-        Sight { head_seq, hidden }
+        VisibleEvents { head_seq, hidden_ranges: hidden }
     }
 
-    /// Returns the point that the thread, as it is seen at its end, went on from when `seq` was its last event, where one was
-    /// named. Points that no event lies between have seen the same: only going on tells which of them is of its branch.
-    pub fn went_on_from(&self, seq: Seq) -> Option<CheckpointId> {
-        let sight = self.sight_at(Seq::MAX);
-        let next = sight.stretches().find(|(_, last)| *last > seq).map(|(first, _)| first.max(seq + 1))?;
+    /// Returns the checkpoint from which the current branch continues after `seq`, if a rewind names it. Several
+    /// checkpoints can lie between the same two events, and only the rewind tells which of them the branch continues
+    /// from.
+    pub fn continued_from(&self, seq: Seq) -> Option<CheckpointId> {
+        let visible = self.visible_at(Seq::MAX);
+        let next =
+            visible.visible_ranges().find(|(_, last)| *last > seq).map(|(first, _)| first.max(seq + 1))?;
         self.rewinds.iter().find(|rewind| rewind.seq == next)?.checkpoint_id
     }
 
-    /// Returns where the point before `point` is found; `previous` is the one that was stored before it. A point that only
-    /// tells that the thread went back is passed over.
-    pub fn before(&self, previous: Option<&StepPoint>, point: &StepPoint) -> Before {
+    /// Returns how the predecessor of the checkpoint `point` can be found. `previous` is the checkpoint that was
+    /// stored before it. A checkpoint that only records a rewind is skipped.
+    pub fn previous_point(
+        &self,
+        previous: Option<&CheckpointEntry>,
+        point: &CheckpointEntry,
+    ) -> PreviousPoint {
         let after = previous.map_or(0, |previous| previous.head_seq);
-        if let Some(rewind) = self.newest(after, point.head_seq) {
+        if let Some(rewind) = self.newest_rewind(after, point.head_seq) {
             return rewind.origin();
         }
         match previous {
-            None => Before::Nothing,
+            None => PreviousPoint::None,
             Some(previous) if previous.source == CheckpointSource::Rewind => {
-                self.newest(0, previous.head_seq).map_or(Before::Nothing, Rewind::origin)
+                self.newest_rewind(0, previous.head_seq).map_or(PreviousPoint::None, RewindPoint::origin)
             }
-            Some(_) => Before::Previous,
+            Some(_) => PreviousPoint::Stored,
         }
     }
 }
 
-/// What of a thread was in sight at a point of its past.
+/// The events that were visible at a point of a thread's past.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sight {
-    /// The last event there was.
+pub struct VisibleEvents {
+    /// The last seq at that point.
     pub head_seq: Seq,
-    /// What was out of sight: both ends of each stretch, in order, with something between them.
-    hidden: Vec<(Seq, Seq)>,
+    /// Hidden ranges of seqs in ascending order. Both ends are inclusive, and ranges do not touch.
+    hidden_ranges: Vec<(Seq, Seq)>,
 }
 
-impl Sight {
-    /// Returns whether the event was in sight.
-    pub fn holds(&self, seq: Seq) -> bool {
-        seq <= self.head_seq && self.hiding(seq).is_none()
+impl VisibleEvents {
+    /// Returns whether an event was visible.
+    pub fn contains(&self, seq: Seq) -> bool {
+        seq <= self.head_seq && self.hidden_range(seq).is_none()
     }
 
-    /// Returns the last seq at or before `seq` that was not hidden; 0 when there is none.
-    pub fn last_until(&self, seq: Seq) -> Seq {
+    /// Returns the last visible seq at or before `seq`, or 0 if there is none.
+    pub fn last_visible_seq(&self, seq: Seq) -> Seq {
         let seq = seq.min(self.head_seq);
-        self.hiding(seq).map_or(seq, |(first, _)| first - 1)
+        self.hidden_range(seq).map_or(seq, |(first, _)| first - 1)
     }
 
-    /// Returns the stretches that were in sight, both ends of each, in order.
-    pub fn stretches(&self) -> impl Iterator<Item = (Seq, Seq)> {
-        let starts = std::iter::once(1).chain(self.hidden.iter().map(|(_, last)| last + 1));
-        let ends = self.hidden.iter().map(|(first, _)| first - 1).chain([self.head_seq]);
+    /// Returns the visible ranges in ascending order. Both ends are inclusive.
+    pub fn visible_ranges(&self) -> impl Iterator<Item = (Seq, Seq)> {
+        let starts = std::iter::once(1).chain(self.hidden_ranges.iter().map(|(_, last)| last + 1));
+        let ends = self.hidden_ranges.iter().map(|(first, _)| first - 1).chain([self.head_seq]);
         starts.zip(ends).filter(|(first, last)| first <= last)
     }
 
-    fn hiding(&self, seq: Seq) -> Option<(Seq, Seq)> {
-        let at = self.hidden.partition_point(|(_, last)| *last < seq);
-        self.hidden.get(at).copied().filter(|(first, _)| *first <= seq)
+    /// Returns the hidden range that contains `seq`, or `None`.
+    fn hidden_range(&self, seq: Seq) -> Option<(Seq, Seq)> {
+        let index = self.hidden_ranges.partition_point(|(_, last)| *last < seq);
+        self.hidden_ranges.get(index).copied().filter(|(first, _)| *first <= seq)
     }
 }
 
-/// Returns the message that the event adds to a thread's transcript; `None` when it adds none, as what a sub-agent of an
-/// imported session said does not.
+/// Returns the message that an event adds to the transcript of a thread. `None` if it adds none; messages of
+/// sub-agents of an imported session are not part of the transcript.
 pub fn transcript_message(event: &Event) -> Option<Message> {
-    let is_message = Part::of(event) == Part::Message && !is_side(event);
+    let is_message = ViewEventKind::of_event(event) == ViewEventKind::Message && !is_from_subagent(event);
     if is_message { event.message() } else { None }
 }
 
@@ -160,27 +169,27 @@ mod tests {
 
     use super::*;
 
-    fn branches(rewinds: &[(Seq, Seq)]) -> Branches {
+    fn branches(rewinds: &[(Seq, Seq)]) -> BranchHistory {
         let thread_id = ThreadId::generate();
-        let mut branches = Branches::default();
+        let mut branches = BranchHistory::default();
         for (seq, keep_seq) in rewinds {
             let rewound = ThreadRewound { keep_seq: *keep_seq, superseded: 1, checkpoint_id: None };
-            let event = NewEvent::of(&rewound, Timestamp::UNIX_EPOCH).unwrap();
-            branches.look(&Event::stored(event, thread_id, *seq));
+            let event = NewEvent::from_body(&rewound, Timestamp::UNIX_EPOCH).unwrap();
+            branches.add_event(&Event::from_new(event, thread_id, *seq));
         }
         branches
     }
 
     #[test]
-    fn b12_what_was_in_sight_at_a_point_is_what_no_rewind_up_to_it_had_hidden() {
+    fn b12_visible_events_are_those_that_no_earlier_rewind_has_hidden() {
         let check = |rewinds: &[(Seq, Seq)], head, expected: &[(Seq, Seq)]| {
-            let sight = branches(rewinds).sight_at(head);
-            assert_eq!(sight.stretches().collect::<Vec<_>>(), expected, "{rewinds:?} at {head}");
+            let visible = branches(rewinds).visible_at(head);
+            assert_eq!(visible.visible_ranges().collect::<Vec<_>>(), expected, "{rewinds:?} at {head}");
             for seq in 1..=head + 1 {
-                let is_in_sight = expected.iter().any(|(first, last)| (*first..=*last).contains(&seq));
-                assert_eq!(sight.holds(seq), is_in_sight, "{seq} of {rewinds:?} at {head}");
-                let last = (1..=seq).rev().find(|seq| sight.holds(*seq)).unwrap_or(0);
-                assert_eq!(sight.last_until(seq), last, "{seq} of {rewinds:?} at {head}");
+                let is_visible = expected.iter().any(|(first, last)| (*first..=*last).contains(&seq));
+                assert_eq!(visible.contains(seq), is_visible, "{seq} of {rewinds:?} at {head}");
+                let last = (1..=seq).rev().find(|seq| visible.contains(*seq)).unwrap_or(0);
+                assert_eq!(visible.last_visible_seq(seq), last, "{seq} of {rewinds:?} at {head}");
             }
         };
         check(&[], 5, &[(1, 5)]);
@@ -189,22 +198,22 @@ mod tests {
         check(&[(6, 3)], 6, &[(1, 3), (6, 6)]);
         check(&[(6, 3)], 9, &[(1, 3), (6, 9)]);
         check(&[(6, 0)], 9, &[(6, 9)]);
-        // One that keeps everything hides nothing.
+        // A rewind that keeps everything hides nothing.
         check(&[(6, 5)], 9, &[(1, 9)]);
-        // A later one covers an earlier one.
+        // A later rewind covers an earlier one.
         check(&[(6, 3), (10, 2)], 12, &[(1, 2), (10, 12)]);
-        // It goes back to between two others.
+        // A rewind to a point between two others.
         check(&[(6, 3), (10, 7)], 12, &[(1, 3), (6, 7), (10, 12)]);
-        // What it keeps of a hidden part is what was in sight before it.
+        // A rewind into a hidden range keeps what was visible before that range.
         check(&[(6, 3), (10, 5)], 12, &[(1, 3), (10, 12)]);
-        // Behind the one before it, right at its event.
+        // A rewind to the event of the previous rewind.
         check(&[(6, 3), (10, 6)], 12, &[(1, 3), (6, 6), (10, 12)]);
         check(&[(6, 3), (10, 6), (14, 4)], 20, &[(1, 3), (14, 20)]);
     }
 
     #[test]
-    fn b12_the_point_before_is_the_one_stored_before_unless_the_thread_went_back_between() {
-        let point = |head_seq, source| StepPoint {
+    fn b12_the_previous_checkpoint_is_the_stored_one_unless_a_rewind_lies_between() {
+        let point = |head_seq, source| CheckpointEntry {
             checkpoint_id: CheckpointId::generate(),
             run_id: RunId::generate(),
             step: 0,
@@ -217,15 +226,15 @@ mod tests {
         };
         let branches = branches(&[(6, 3)]);
         let (stored, rewound) = (CheckpointSource::Loop, CheckpointSource::Rewind);
-        let newest = Before::Newest { until: 3, seen_from: 6 };
-        let check = |previous: Option<StepPoint>, now, expected| {
-            assert_eq!(branches.before(previous.as_ref(), &now), expected, "{previous:?} {now:?}");
+        let newest = PreviousPoint::Newest { until: 3, visible_at: 6 };
+        let check = |previous: Option<CheckpointEntry>, now, expected| {
+            assert_eq!(branches.previous_point(previous.as_ref(), &now), expected, "{previous:?} {now:?}");
         };
-        check(None, point(2, stored), Before::Nothing);
-        check(Some(point(2, stored)), point(5, stored), Before::Previous);
+        check(None, point(2, stored), PreviousPoint::None);
+        check(Some(point(2, stored)), point(5, stored), PreviousPoint::Stored);
         check(Some(point(5, stored)), point(8, stored), newest);
         check(Some(point(5, stored)), point(6, rewound), newest);
         check(Some(point(6, rewound)), point(8, stored), newest);
-        check(Some(point(8, stored)), point(9, stored), Before::Previous);
+        check(Some(point(8, stored)), point(9, stored), PreviousPoint::Stored);
     }
 }

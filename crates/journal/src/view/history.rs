@@ -1,19 +1,19 @@
-//! What people are shown of a thread, event by event: every message, complete and in order, whatever was condensed, and
-//! a marker where that happened. Which of it is on a page, and what is told beside it, is decided in `page`.
+//! The history view: what people see of a thread. It contains every message in order, regardless of compactions, and
+//! a marker for each compaction. `page` selects the entries of a page and adds further data.
 
 use jiff::Timestamp;
 use protocol::event::body::{ImportedBoundary, ImportedSummary};
 use protocol::{
-    ArchiveReason, Block, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone, Event,
+    ArchiveReason, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone, ContentBlock, Event,
     EventType, Message, RunFeedback, RunId, Seq, SummaryId, ThreadId, TurnsArchived,
 };
 use serde_json::Value;
 
-use super::media::name_media;
-use super::{Part, is_side, message_id};
+use super::media::replace_media_bytes;
+use super::{ViewEventKind, is_from_subagent, message_id};
 
-/// The types of event that people are shown.
-pub(crate) const SHOWN: [EventType; 9] = [
+/// The event types that appear in the history.
+pub(crate) const HISTORY_EVENTS: [EventType; 9] = [
     EventType::HumanMessage,
     EventType::AiMessage,
     EventType::ToolMessage,
@@ -25,35 +25,36 @@ pub(crate) const SHOWN: [EventType; 9] = [
     EventType::TurnsArchived,
 ];
 
-/// The types of event that say what was condensed, what of that was taken back, and what went to memory.
-pub(crate) const MARKERS: [EventType; 3] =
+/// The event types that appear as markers: compactions, their undoing, and messages that memory archived.
+pub(crate) const BOUNDARY_EVENTS: [EventType; 3] =
     [EventType::Compacted, EventType::CompactionUndone, EventType::TurnsArchived];
 
-/// One entry of what people are shown of a thread.
+/// An entry of a thread's history.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct HistoryEntry {
-    /// The message's own id, or one derived from its place, the same on every request.
+    /// The id of the message, or an id derived from the event's position. It is the same in every response.
     pub id: String,
-    /// Its position.
+    /// The seq of the event.
     pub seq: Seq,
-    /// The run it came from, if any.
+    /// The run that appended the event, if any.
     pub run_id: Option<RunId>,
-    /// When it was said.
+    /// The time of the event.
     pub created_at: Timestamp,
-    /// What it is.
+    /// The content of the entry.
     #[serde(flatten)]
-    pub what: HistoryItem,
-    /// Whether a rewind took it out of sight: then it is told to who asks for such entries alone.
+    pub item: HistoryItem,
+    /// `true` if a rewind superseded the event. Such entries are returned only on request.
     #[serde(rename = "superseded", skip_serializing_if = "std::ops::Not::not")]
     pub is_superseded: bool,
-    /// The call that a tool's result answers, where it is not on the same page.
+    /// The tool call that a result answers, unless the call is on the same page.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallHeader>,
-    /// Milliseconds that the tool worked, or the model took to answer, where they are known. A marker has its own.
+    pub call: Option<ToolCallHeader>,
+    /// Duration in milliseconds of the tool call or of the model's answer, if known. Markers have a duration of their
+    /// own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// What a person thinks of the run: only at the last thing its model said, and only where feedback is asked for.
-    /// `Some(None)` means that they have not said.
+    /// A person's feedback on the run. Present only on the last message of the run's model, and only if feedback is
+    /// requested. `Some(None)` means that the person has given none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Option<RunFeedback>>,
 }
@@ -61,31 +62,31 @@ pub struct HistoryEntry {
 impl HistoryEntry {
     /// Returns the message, if the entry is one.
     pub const fn message(&self) -> Option<&Message> {
-        if let HistoryItem::Message(message) = &self.what { Some(message) } else { None }
+        if let HistoryItem::Message(message) = &self.item { Some(message) } else { None }
     }
 }
 
-/// What a history entry is.
+/// The content of a history entry.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum HistoryItem {
-    /// A message. Its own id is the entry's.
+    /// A message. Its own id has become the id of the entry.
     Message(Message),
-    /// A place where an imported session's own agent had compacted, and what it wrote there.
-    Boundary(BoundaryEntry),
-    /// A place where the conversation was condensed for the model.
+    /// A point at which the original agent of an imported session had compacted, or its summary there.
+    Boundary(ImportedBoundaryEntry),
+    /// A compaction.
     Marker(Box<SummaryMarker>),
-    /// A place where a person took a compaction back.
-    Undone(UndoneEntry),
-    /// A place where the conversation was to be condensed and was not.
-    Failed(FailedEntry),
-    /// A place where old turns left what the model is sent, for a summary of memory.
+    /// The undoing of a compaction by a person.
+    Undone(CompactionUndoneEntry),
+    /// A failed compaction.
+    Failed(CompactionFailedEntry),
+    /// Old messages left the context, because a memory summary covers them.
     Archived(Box<ArchiveMarker>),
 }
 
-/// A place where an imported session's own agent had compacted.
+/// A point at which the original agent of an imported session had compacted.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct BoundaryEntry {
+pub struct ImportedBoundaryEntry {
     /// `imported_boundary` or `imported_summary`.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -93,35 +94,35 @@ pub struct BoundaryEntry {
     pub text: String,
 }
 
-/// A place where messages were condensed for the model; they are in history all the same.
+/// The marker of a compaction. The compacted messages are still in the history.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(tag = "type", rename = "summary_marker")]
 pub struct SummaryMarker {
-    /// How many messages were condensed.
+    /// Number of compacted messages.
     pub replaced_count: u64,
-    /// How many were kept as they are.
+    /// Number of messages that were kept verbatim.
     pub kept_count: u64,
-    /// The first event that was condensed.
+    /// The seq of the first compacted event.
     pub first_seq: Seq,
-    /// The last one.
+    /// The seq of the last compacted event.
     pub last_seq: Seq,
-    /// Tokens of the next request before.
+    /// Tokens of the next request before the compaction.
     pub tokens_before: u64,
-    /// Tokens of the next request after.
+    /// Tokens of the next request after the compaction.
     pub tokens_after: u64,
-    /// Why it happened.
+    /// The trigger of the compaction.
     pub trigger: CompactionTrigger,
-    /// `provider/name` of the model that wrote the summary, or `extractive`.
+    /// `provider/name` of the model that wrote the summary, or `extractive` for an offline summary.
     pub model: String,
     /// The summary.
     pub summary: String,
-    /// The marker whose summary was brought up to date.
+    /// The seq of the previous marker, whose summary was updated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_seq: Option<Seq>,
-    /// What the person wanted kept above all.
+    /// The topic on which a person asked the summary to focus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
-    /// Milliseconds it took.
+    /// Duration of the compaction in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -144,41 +145,41 @@ impl From<Compaction> for SummaryMarker {
     }
 }
 
-/// A place where a person took a compaction back.
+/// The undoing of a compaction by a person.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "type", rename = "summary_undone")]
-pub struct UndoneEntry {
-    /// The marker.
+pub struct CompactionUndoneEntry {
+    /// The seq of the undone marker.
     pub marker_seq: Seq,
 }
 
-/// A place where the conversation was to be condensed and was not: nothing changed.
+/// A failed compaction, which changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "type", rename = "compaction_failed")]
-pub struct FailedEntry {
-    /// Why it was to happen.
+pub struct CompactionFailedEntry {
+    /// The trigger of the compaction.
     pub trigger: CompactionTrigger,
-    /// Why it did not, in words.
+    /// The reason for the failure, as text.
     pub reason: String,
 }
 
-/// A place where old turns left what the model is sent, for a summary of memory; they are in history all the same.
+/// The marker of messages that left the context, because a memory summary covers them. They are still in the history.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "type", rename = "turns_archived")]
 pub struct ArchiveMarker {
-    /// How many turns of the thread the summary stands for.
+    /// Number of messages of the thread that the summary covers.
     pub turn_count: u64,
-    /// The first event that left with them.
+    /// The seq of the first event that left the context.
     pub first_seq: Seq,
-    /// The last one.
+    /// The seq of the last event that left the context.
     pub last_seq: Seq,
-    /// Why.
+    /// The reason for archiving the messages.
     pub reason: ArchiveReason,
     /// The summary.
     pub summary: String,
-    /// `provider/name` of the model that wrote the summary, or `extractive`.
+    /// `provider/name` of the model that wrote the summary, or `extractive` for an offline summary.
     pub model: String,
-    /// The row of `medium_term_memory`.
+    /// The id of the summary in `medium_term_memory`.
     pub summary_id: SummaryId,
 }
 
@@ -196,56 +197,57 @@ impl From<TurnsArchived> for ArchiveMarker {
     }
 }
 
-/// A tool call as far as its result must be told with it.
+/// A tool call, shown together with its result.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct CallHeader {
-    /// The message that made the call.
+pub struct ToolCallHeader {
+    /// The seq of the message that made the call.
     pub seq: Seq,
-    /// The call's id.
+    /// The id of the call.
     pub id: String,
-    /// The tool's name.
+    /// The name of the tool.
     pub name: String,
-    /// The arguments.
+    /// The arguments of the call.
     pub args: Value,
 }
 
-/// Returns what people are shown of these events: every message, whole and in order, whatever was compacted.
+/// Returns the history of these events: every message, complete and in order, regardless of compactions.
 pub fn history(events: &[Event]) -> Vec<HistoryEntry> {
-    events.iter().filter_map(entry).collect()
+    events.iter().filter_map(full_entry).collect()
 }
 
-/// Returns what is on a page of the event: what people are shown of it, without the bytes of media.
-pub fn listed(event: &Event) -> Option<HistoryEntry> {
-    let mut entry = entry(event)?;
-    if let HistoryItem::Message(message) = &mut entry.what {
+/// Returns the history entry of an event with media data replaced by hashes, as it appears on a page. `None` if the
+/// event is not part of the history.
+pub fn page_entry(event: &Event) -> Option<HistoryEntry> {
+    let mut entry = full_entry(event)?;
+    if let HistoryItem::Message(message) = &mut entry.item {
         let content = match message {
             Message::Human(message) => &mut message.content,
             Message::Ai(message) => &mut message.content,
             Message::Tool(message) => &mut message.content,
         };
         for block in content {
-            if let Block::Opaque { raw, .. } = block {
-                name_media(raw);
+            if let ContentBlock::Opaque { raw, .. } = block {
+                replace_media_bytes(raw);
             }
         }
     }
     Some(entry)
 }
 
-/// Returns what people are shown of the event; `None` when it is not shown, or cannot be read.
-fn entry(event: &Event) -> Option<HistoryEntry> {
-    if is_side(event) {
+/// Returns the history entry of an event, or `None` if the event is not part of the history or cannot be parsed.
+fn full_entry(event: &Event) -> Option<HistoryEntry> {
+    if is_from_subagent(event) {
         return None;
     }
-    let (id, what) = item(event)?;
+    let (id, item) = history_item(event)?;
     let duration_ms =
-        matches!(what, HistoryItem::Message(_)).then(|| event.parsed_metadata().duration_ms).flatten();
+        matches!(item, HistoryItem::Message(_)).then(|| event.parsed_metadata().duration_ms).flatten();
     Some(HistoryEntry {
         id,
         seq: event.seq,
         run_id: event.run_id,
         created_at: event.created_at,
-        what,
+        item,
         is_superseded: false,
         call: None,
         duration_ms,
@@ -253,44 +255,49 @@ fn entry(event: &Event) -> Option<HistoryEntry> {
     })
 }
 
-fn item(event: &Event) -> Option<(String, HistoryItem)> {
+/// Returns the id and the content of an event's entry.
+fn history_item(event: &Event) -> Option<(String, HistoryItem)> {
     let boundary = |kind: &'static str, text: String| {
-        (message_id(event.thread_id, event.seq), HistoryItem::Boundary(BoundaryEntry { kind, text }))
+        (message_id(event.thread_id, event.seq), HistoryItem::Boundary(ImportedBoundaryEntry { kind, text }))
     };
-    Some(match Part::of(event) {
-        Part::Message => identified(event.message()?, event.thread_id, event.seq),
-        Part::Boundary => boundary("imported_boundary", event.body::<ImportedBoundary>().ok()?.label),
-        Part::ImportedSummary => boundary("imported_summary", event.body::<ImportedSummary>().ok()?.text),
-        Part::Marker => {
+    Some(match ViewEventKind::of_event(event) {
+        ViewEventKind::Message => split_message_id(event.message()?, event.thread_id, event.seq),
+        ViewEventKind::ImportedBoundary => {
+            boundary("imported_boundary", event.body::<ImportedBoundary>().ok()?.label)
+        }
+        ViewEventKind::ImportedSummary => {
+            boundary("imported_summary", event.body::<ImportedSummary>().ok()?.text)
+        }
+        ViewEventKind::Compaction => {
             let compaction: Compaction = event.body().ok()?;
             (format!("summary-marker-{}", event.seq), HistoryItem::Marker(Box::new(compaction.into())))
         }
-        Part::Undone => {
+        ViewEventKind::CompactionUndone => {
             let CompactionUndone { marker_seq, .. } = event.body().ok()?;
-            let undone = UndoneEntry { marker_seq };
+            let undone = CompactionUndoneEntry { marker_seq };
             (format!("summary-undone-{}", event.seq), HistoryItem::Undone(undone))
         }
-        Part::Failed => {
+        ViewEventKind::CompactionFailed => {
             let CompactionFailed { trigger, reason, .. } = event.body().ok()?;
-            let failed = FailedEntry { trigger, reason };
+            let failed = CompactionFailedEntry { trigger, reason };
             (format!("compaction-failed-{}", event.seq), HistoryItem::Failed(failed))
         }
-        Part::Archive => {
+        ViewEventKind::TurnsArchived => {
             let archived: TurnsArchived = event.body().ok()?;
-            // What a compaction had condensed is told by its own marker.
-            let marker = Some(archived).filter(|archived| archived.reason.leaves_context())?;
+            // Messages that a compaction has removed from the context are shown by the marker of the compaction.
+            let marker = Some(archived).filter(|archived| archived.reason.is_removed_from_context())?;
             (format!("archive-marker-{}", event.seq), HistoryItem::Archived(Box::new(marker.into())))
         }
-        Part::Clip | Part::Restored | Part::Beside => return None,
+        ViewEventKind::Clip | ViewEventKind::TurnsRestored | ViewEventKind::Side => return None,
     })
 }
 
-/// Returns the message with its id beside it instead of in it.
-fn identified(mut message: Message, thread_id: ThreadId, seq: Seq) -> (String, HistoryItem) {
-    let own = match &mut message {
+/// Returns the message without its id, and the id or a derived one.
+fn split_message_id(mut message: Message, thread_id: ThreadId, seq: Seq) -> (String, HistoryItem) {
+    let own_id = match &mut message {
         Message::Human(message) => message.id.take(),
         Message::Ai(message) => message.id.take(),
         Message::Tool(message) => message.id.take(),
     };
-    (own.unwrap_or_else(|| message_id(thread_id, seq)), HistoryItem::Message(message))
+    (own_id.unwrap_or_else(|| message_id(thread_id, seq)), HistoryItem::Message(message))
 }

@@ -1,26 +1,26 @@
-//! Media inside a provider's own block: where it stands, and the name that is listed in its place. Anything else that
-//! looks like base64, such as encrypted reasoning, is left alone.
+//! Media inside a provider's own content block: detection, and replacement by a hash. Other base64 data, such as
+//! encrypted reasoning, is left unchanged.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// The longest base64 that is listed as it is.
+/// Maximum length in bytes of base64 data that is shown as it is.
 const BASE64_BYTES_MAX: usize = 1_024;
 
-/// Fields beside the bytes of media that say what they are.
-const DECLARATIONS: [&str; 4] = ["media_type", "mimeType", "mime_type", "format"];
+/// Fields whose presence shows that an object contains media.
+const MEDIA_TYPE_FIELDS: [&str; 4] = ["media_type", "mimeType", "mime_type", "format"];
 
-/// Puts in place of the bytes of every picture, sound and document their hash and their number.
-pub(super) fn name_media(raw: &mut Value) {
+/// Replaces the base64 data of every image, sound and document by its hash and size.
+pub(super) fn replace_media_bytes(raw: &mut Value) {
     match raw {
-        Value::Array(values) => values.iter_mut().for_each(name_media),
+        Value::Array(values) => values.iter_mut().for_each(replace_media_bytes),
         Value::Object(fields) => {
-            let encoding = Encoding::of(fields);
+            let encoding = MediaEncoding::from_fields(fields);
             for (key, value) in fields {
-                match value.as_str().and_then(|text| encoding.name(key, text)) {
-                    Some(name) => *value = name,
-                    None => name_media(value),
+                match value.as_str().and_then(|text| encoding.placeholder(key, text)) {
+                    Some(placeholder) => *value = placeholder,
+                    None => replace_media_bytes(value),
                 }
             }
         }
@@ -28,37 +28,38 @@ pub(super) fn name_media(raw: &mut Value) {
     }
 }
 
-/// Which fields of an object hold bare base64 of media.
+/// The fields of an object that hold base64 data of media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Encoding {
-    /// `data` or `blob`, beside a field that says what it is.
+enum MediaEncoding {
+    /// `data` or `blob`, in an object with a media type field.
     Declared,
-    /// `result`: a picture that a provider's own tool made.
-    Made,
-    /// None.
-    Urls,
+    /// `result`: an image that a provider's own tool generated.
+    Generated,
+    /// None, apart from data URLs.
+    DataUrls,
 }
 
-impl Encoding {
-    fn of(fields: &Map<String, Value>) -> Self {
-        if DECLARATIONS.iter().any(|key| fields.contains_key(*key)) {
+impl MediaEncoding {
+    /// Determines the fields of an object that hold media.
+    fn from_fields(fields: &Map<String, Value>) -> Self {
+        if MEDIA_TYPE_FIELDS.iter().any(|key| fields.contains_key(*key)) {
             return Self::Declared;
         }
         match fields.get("type").and_then(Value::as_str) {
-            Some("image_generation_call") => Self::Made,
-            Some(_) | None => Self::Urls,
+            Some("image_generation_call") => Self::Generated,
+            Some(_) | None => Self::DataUrls,
         }
     }
 
-    /// Returns what is listed in place of the field's text; `None` when it is no media, or short.
-    fn name(self, key: &str, text: &str) -> Option<Value> {
+    /// Returns the replacement for the text of a field, or `None` if the field holds no media or is short.
+    fn placeholder(self, key: &str, text: &str) -> Option<Value> {
         if text.len() <= BASE64_BYTES_MAX {
             return None;
         }
         let base64 = match (self, key) {
             (_, "url" | "image_url" | "file_data") => text.strip_prefix("data:")?.split_once(";base64,")?.1,
-            (Self::Declared, "data" | "blob") | (Self::Made, "result") => text,
-            (Self::Declared | Self::Made | Self::Urls, _) => return None,
+            (Self::Declared, "data" | "blob") | (Self::Generated, "result") => text,
+            (Self::Declared | Self::Generated | Self::DataUrls, _) => return None,
         };
         let bytes = STANDARD.decode(base64).ok()?;
         let sha256 = protocol::sha256_hex(&bytes);

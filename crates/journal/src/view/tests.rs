@@ -1,10 +1,10 @@
-//! Views of small threads, event by event.
+//! Tests of the views on small threads.
 
 use jiff::Timestamp;
 use protocol::{EventType, Message, NewEvent};
 use serde_json::{Value, json};
 
-use super::context::changes_beginning;
+use super::context::is_context_change;
 use super::*;
 
 mod archives;
@@ -12,51 +12,51 @@ mod compactions;
 
 const THREAD: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
 
-/// Returns the events as a journal would give them back, with seqs from 1.
-fn stored(events: Vec<NewEvent>) -> Vec<Event> {
+/// Returns the events as a journal would return them, with seqs from 1.
+fn to_events(events: Vec<NewEvent>) -> Vec<Event> {
     let thread_id = THREAD.parse().unwrap();
-    (1..).zip(events).map(|(seq, event)| Event::stored(event, thread_id, seq)).collect()
+    (1..).zip(events).map(|(seq, event)| Event::from_new(event, thread_id, seq)).collect()
 }
 
 fn human(text: &str) -> NewEvent {
-    NewEvent::message(&Message::human(text), Timestamp::UNIX_EPOCH).unwrap()
+    NewEvent::from_message(&Message::human(text), Timestamp::UNIX_EPOCH).unwrap()
 }
 
 fn ai(text: &str) -> NewEvent {
-    NewEvent::message(&Message::ai(text), Timestamp::UNIX_EPOCH).unwrap()
+    NewEvent::from_message(&Message::ai(text), Timestamp::UNIX_EPOCH).unwrap()
 }
 
-fn fact(event_type: EventType, content: &Value) -> NewEvent {
+fn event(event_type: EventType, content: &Value) -> NewEvent {
     NewEvent::new(event_type, content, Timestamp::UNIX_EPOCH).unwrap()
 }
 
 fn boundary() -> NewEvent {
-    fact(EventType::ImportedBoundary, &json!({"label": "compacted", "details": null}))
+    event(EventType::ImportedBoundary, &json!({"label": "compacted", "details": null}))
 }
 
 fn summary(text: &str) -> NewEvent {
-    fact(EventType::ImportedSummary, &json!({"text": text}))
+    event(EventType::ImportedSummary, &json!({"text": text}))
 }
 
-fn flagged(event: NewEvent, flag: &str) -> NewEvent {
+fn with_flag(event: NewEvent, flag: &str) -> NewEvent {
     event.with_metadata(&json!({"source": {"format": "claude"}, flag: true})).unwrap()
 }
 
 #[track_caller]
 fn check(events: Vec<NewEvent>, expected: &[&str]) {
-    let texts: Vec<String> = context(&stored(events)).iter().map(|(_, message)| message.text()).collect();
+    let texts: Vec<String> = context(&to_events(events)).iter().map(|(_, message)| message.text()).collect();
     assert_eq!(texts, expected);
 }
 
 #[test]
-fn the_context_is_the_conversation_without_what_happened_beside_it() {
+fn the_context_is_the_conversation_without_events_outside_of_it() {
     check(
         vec![
             human("one"),
-            flagged(human("to a sub-agent"), "side"),
-            flagged(ai("from a sub-agent"), "side"),
-            fact(EventType::ImportedNote, &json!({"role": "user", "text": "a note"})),
-            fact(EventType::RunStarted, &json!({})),
+            with_flag(human("to a sub-agent"), "side"),
+            with_flag(ai("from a sub-agent"), "side"),
+            event(EventType::ImportedNote, &json!({"role": "user", "text": "a note"})),
+            event(EventType::RunStarted, &json!({})),
             ai("two"),
         ],
         &["one", "two"],
@@ -64,12 +64,12 @@ fn the_context_is_the_conversation_without_what_happened_beside_it() {
 }
 
 #[test]
-fn what_a_harness_said_in_the_persons_name_reached_the_model_and_stays() {
-    check(vec![human("one"), flagged(human("a reminder"), "injected")], &["one", "a reminder"]);
+fn injected_messages_are_part_of_the_context() {
+    check(vec![human("one"), with_flag(human("a reminder"), "injected")], &["one", "a reminder"]);
 }
 
 #[test]
-fn an_imported_session_begins_at_its_last_boundary_with_the_summary() {
+fn an_imported_session_starts_at_its_last_boundary_with_the_summary() {
     let wrapped = "<earlier_conversation_summary>\nWe did two.\n</earlier_conversation_summary>";
     check(
         vec![
@@ -87,17 +87,23 @@ fn an_imported_session_begins_at_its_last_boundary_with_the_summary() {
 }
 
 #[test]
-fn a_sub_agents_boundary_cuts_nothing() {
+fn the_boundary_of_a_sub_agent_does_not_cut_the_context() {
     check(
-        vec![human("one"), flagged(boundary(), "side"), flagged(summary("of the side"), "side"), ai("two")],
+        vec![
+            human("one"),
+            with_flag(boundary(), "side"),
+            with_flag(summary("of the side"), "side"),
+            ai("two"),
+        ],
         &["one", "two"],
     );
-    let events = stored(vec![boundary(), flagged(boundary(), "side"), flagged(boundary(), "injected")]);
-    assert_eq!(events.iter().map(changes_beginning).collect::<Vec<_>>(), [true, false, true]);
+    let events =
+        to_events(vec![boundary(), with_flag(boundary(), "side"), with_flag(boundary(), "injected")]);
+    assert_eq!(events.iter().map(is_context_change).collect::<Vec<_>>(), [true, false, true]);
 }
 
 #[test]
-fn k5_an_imported_summary_cannot_end_its_element() {
+fn k5_an_imported_summary_cannot_close_its_element() {
     for text in [
         "</earlier_conversation_summary>",
         "</earlier_conversation</earlier_conversation_summary>_summary>",
@@ -105,7 +111,7 @@ fn k5_an_imported_summary_cannot_end_its_element() {
         "</EARLIER_conversation_summary\n>",
         "<earlier_conversation_summary>",
     ] {
-        let sent = context(&stored(vec![summary(&format!("a {text} b"))])).remove(0).1.text();
+        let sent = context(&to_events(vec![summary(&format!("a {text} b"))])).remove(0).1.text();
         let inner = sent.strip_prefix("<earlier_conversation_summary>\n").unwrap();
         let inner = inner.strip_suffix("\n</earlier_conversation_summary>").unwrap();
         assert!(!inner.contains('<'), "{inner}");
@@ -114,34 +120,34 @@ fn k5_an_imported_summary_cannot_end_its_element() {
 }
 
 #[test]
-fn what_is_read_for_a_history_is_what_can_be_shown_of_one() {
-    let is_shown = |event_type: &EventType| match Part::of_type(*event_type) {
-        Part::Message
-        | Part::Boundary
-        | Part::ImportedSummary
-        | Part::Marker
-        | Part::Undone
-        | Part::Failed
-        | Part::Archive => true,
-        Part::Clip | Part::Restored | Part::Beside => false,
+fn the_event_types_of_the_history_are_those_that_can_be_shown() {
+    let is_in_history = |event_type: &EventType| match ViewEventKind::of_type(*event_type) {
+        ViewEventKind::Message
+        | ViewEventKind::ImportedBoundary
+        | ViewEventKind::ImportedSummary
+        | ViewEventKind::Compaction
+        | ViewEventKind::CompactionUndone
+        | ViewEventKind::CompactionFailed
+        | ViewEventKind::TurnsArchived => true,
+        ViewEventKind::Clip | ViewEventKind::TurnsRestored | ViewEventKind::Side => false,
     };
-    let shown: Vec<EventType> = EventType::ALL.iter().copied().filter(is_shown).collect();
-    assert_eq!(shown, crate::view::history::SHOWN);
+    let types: Vec<EventType> = EventType::ALL.iter().copied().filter(is_in_history).collect();
+    assert_eq!(types, crate::view::history::HISTORY_EVENTS);
 }
 
 #[test]
-fn b4_history_is_complete_whatever_was_compacted() {
-    let entries = history(&stored(vec![
+fn b4_history_is_complete_despite_compactions() {
+    let entries = history(&to_events(vec![
         human("one"),
-        flagged(ai("from a sub-agent"), "side"),
-        fact(EventType::RunStarted, &json!({})),
+        with_flag(ai("from a sub-agent"), "side"),
+        event(EventType::RunStarted, &json!({})),
         boundary(),
         summary("We did <one>."),
         ai("two"),
     ]));
-    let told: Vec<(Seq, String)> = entries
+    let contents: Vec<(Seq, String)> = entries
         .iter()
-        .map(|entry| match &entry.what {
+        .map(|entry| match &entry.item {
             HistoryItem::Message(message) => (entry.seq, message.text()),
             HistoryItem::Boundary(boundary) => (entry.seq, format!("{}: {}", boundary.kind, boundary.text)),
             HistoryItem::Marker(_)
@@ -152,19 +158,19 @@ fn b4_history_is_complete_whatever_was_compacted() {
         .collect();
     let expected =
         [(1, "one"), (4, "imported_boundary: compacted"), (5, "imported_summary: We did <one>."), (6, "two")];
-    assert_eq!(told, expected.map(|(seq, text)| (seq, text.to_owned())));
+    assert_eq!(contents, expected.map(|(seq, text)| (seq, text.to_owned())));
     assert_eq!(entries[0].id, message_id(THREAD.parse().unwrap(), 1));
 }
 
 #[test]
-fn b4_a_message_with_an_id_of_its_own_keeps_it() {
+fn b4_a_message_keeps_its_own_id() {
     let message = protocol::HumanMessage { id: Some("mine".to_owned()), content: Vec::new() };
-    let event = NewEvent::message(&Message::Human(message), Timestamp::UNIX_EPOCH).unwrap();
-    assert_eq!(history(&stored(vec![event]))[0].id, "mine");
+    let event = NewEvent::from_message(&Message::Human(message), Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(history(&to_events(vec![event]))[0].id, "mine");
 }
 
 #[test]
-fn b4_the_id_of_a_message_without_one_is_the_same_on_every_request() {
+fn b4_a_derived_message_id_is_the_same_on_every_request() {
     let thread_id = THREAD.parse().unwrap();
     assert_eq!(message_id(thread_id, 7), message_id(thread_id, 7));
     assert_ne!(message_id(thread_id, 7), message_id(thread_id, 8));

@@ -1,7 +1,6 @@
 //! What every backend of the journal must guarantee. Each function takes an empty store; nothing here knows which.
 
 pub mod artifacts;
-pub mod copies;
 pub mod feedback;
 pub mod fixtures;
 pub mod handoffs;
@@ -10,6 +9,7 @@ pub mod rank;
 pub mod rewinds;
 pub mod search;
 pub mod threads;
+pub mod transcript_copy;
 pub mod owners {
     //! What belongs to whom.
 
@@ -19,11 +19,11 @@ pub mod owners {
 pub mod tiers {
     //! What outlives a context.
 
-    pub mod dissolving;
+    pub mod context_versions;
     pub mod items;
     pub mod memory;
-    pub mod plans;
-    pub mod scene;
+    pub mod memory_fixtures;
+    pub mod summary_removal;
 }
 pub mod work {
     //! What runs, what waits, and where it goes on from.
@@ -35,17 +35,17 @@ pub mod work {
 pub mod views {
     //! Views over a store's events: what people are shown and what a model is sent.
 
-    pub mod happenings;
     pub mod history;
+    pub mod random_histories;
 }
 
 use std::sync::Arc;
 
 pub use owners::{isolation, keys};
 pub use search::scope;
-pub use tiers::{dissolving, items, memory, plans};
-pub use views::{happenings, history};
+pub use tiers::{context_versions, items, memory, summary_removal};
+pub use views::{history, random_histories};
 pub use work::{checkpoints, queue, runs};
 
 /// An empty store.
-pub type Subject = Arc<dyn journal::Store>;
+pub type SharedStore = Arc<dyn journal::Store>;

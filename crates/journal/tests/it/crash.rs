@@ -2,19 +2,21 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use journal::{EventQuery, HealthDepth, Sort, Sqlite, Store, Superseded, ThreadFilter, Write};
+use journal::{
+    EventQuery, HealthCheckDepth, SqliteStore, Store, SupersededVisibility, ThreadFilter, ThreadSort, Write,
+};
 use protocol::{EventType, Seq, ThreadId};
 use serde_json::json;
 
 use crate::conformance::fixtures::{
-    all_events, append, at, commit, create, fact, human, seqs, thread, trace,
+    all_events, append, at, commit, create, event, human, seqs, thread, trace_event,
 };
 use crate::processes::spawn;
 
 const ROUNDS: usize = 25;
 
 /// Returns the seqs that a child reported; a last line that was cut short is none.
-pub fn acknowledged(output: &str) -> Vec<Seq> {
+pub fn acknowledged_seqs(output: &str) -> Vec<Seq> {
     output
         .split_inclusive('\n')
         .filter_map(|line| line.strip_suffix('\n')?.split_once("acknowledged ")?.1.parse().ok())
@@ -25,7 +27,7 @@ pub fn acknowledged(output: &str) -> Vec<Seq> {
 async fn a3_what_was_acknowledged_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("segue.db");
-    let thread_id = create(&Sqlite::open(&database).unwrap()).await;
+    let thread_id = create(&SqliteStore::open(&database).unwrap()).await;
     let mut stored = 0;
     for round in 0..ROUNDS {
         let mut child = spawn("append_until_killed", &database, thread_id);
@@ -38,9 +40,9 @@ async fn a3_what_was_acknowledged_survives_a_kill() {
         child.kill().unwrap();
         child.wait().unwrap();
         reports.read_to_string(&mut output).unwrap();
-        let acknowledged = acknowledged(&output);
+        let acknowledged = acknowledged_seqs(&output);
 
-        let store = Sqlite::open(&database).unwrap();
+        let store = SqliteStore::open(&database).unwrap();
         let events = all_events(&store, thread_id, &[]).await;
         let last = events.last().unwrap().seq;
         assert_eq!(seqs(&events), (1..=last).collect::<Vec<_>>(), "round {round}: a prefix without a gap");
@@ -50,8 +52,8 @@ async fn a3_what_was_acknowledged_survives_a_kill() {
         assert!(events.chunks(2).all(|pair| pair[0].content.get() == pair[1].content.get()), "round {round}");
         stored = last;
     }
-    let store = Sqlite::open(&database).unwrap();
-    let health = store.health(HealthDepth::Integrity).await.unwrap();
+    let store = SqliteStore::open(&database).unwrap();
+    let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!((health.events, health.problems), (stored, vec![]));
 }
 
@@ -61,7 +63,7 @@ pub async fn rewind_and_copy(store: &dyn Store, thread_id: ThreadId) {
     loop {
         let said = append(store, thread_id, ["one", "two", "three", "four"].map(human).to_vec()).await;
         let keep_seq = said.unwrap()[1];
-        let rewound = fact(EventType::ThreadRewound, &json!({"keep_seq": keep_seq, "superseded": 2}));
+        let rewound = event(EventType::ThreadRewound, &json!({"keep_seq": keep_seq, "superseded": 2}));
         let writes = vec![
             Write::Rewind { thread_id, keep_seq, at: at(3) },
             Write::Append { thread_id, events: vec![rewound] },
@@ -73,7 +75,7 @@ pub async fn rewind_and_copy(store: &dyn Store, thread_id: ThreadId) {
         let writes = vec![
             Write::CreateThread(fork),
             Write::CopyEvents { from: thread_id, until: Some(last), into },
-            Write::Append { thread_id: into, events: vec![trace(messages)] },
+            Write::Append { thread_id: into, events: vec![trace_event(messages)] },
         ];
         commit(store, writes).await.unwrap();
         println!("acknowledged {last}");
@@ -84,7 +86,7 @@ pub async fn rewind_and_copy(store: &dyn Store, thread_id: ThreadId) {
 async fn a3_a_rewind_or_a_copy_is_there_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("segue.db");
-    let thread_id = create(&Sqlite::open(&database).unwrap()).await;
+    let thread_id = create(&SqliteStore::open(&database).unwrap()).await;
     for round in 0..ROUNDS {
         let mut child = spawn("rewind_until_killed", &database, thread_id);
         let mut reports = BufReader::new(child.stdout.take().unwrap());
@@ -96,19 +98,19 @@ async fn a3_a_rewind_or_a_copy_is_there_whole_or_not_at_all() {
         child.wait().unwrap();
         reports.read_to_string(&mut output).unwrap();
 
-        let store = Sqlite::open(&database).unwrap();
-        let health = store.health(HealthDepth::Integrity).await.unwrap();
+        let store = SqliteStore::open(&database).unwrap();
+        let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
         assert_eq!(health.problems, Vec::<String>::new(), "round {round}");
         let rewinds = check_rewinds(&store, thread_id).await;
-        assert!(acknowledged(&output).iter().all(|seq| rewinds.contains(seq)), "round {round}");
+        assert!(acknowledged_seqs(&output).iter().all(|seq| rewinds.contains(seq)), "round {round}");
         check_copies(&store, thread_id).await;
     }
 }
 
 /// Asserts that exactly what the events tell is superseded; returns their seqs.
-async fn check_rewinds(store: &Sqlite, thread_id: ThreadId) -> Vec<Seq> {
+async fn check_rewinds(store: &SqliteStore, thread_id: ThreadId) -> Vec<Seq> {
     let visible = seqs(&all_events(store, thread_id, &[]).await);
-    let query = EventQuery { superseded: Superseded::Shown, ..EventQuery::after(0, 5_000) };
+    let query = EventQuery { superseded: SupersededVisibility::Shown, ..EventQuery::after(0, 5_000) };
     let all = store.events(thread_id, query).await.unwrap();
     let rewinds = all.iter().filter(|event| event.kind() == Some(EventType::ThreadRewound));
     let mut expected = seqs(&all);
@@ -121,8 +123,11 @@ async fn check_rewinds(store: &Sqlite, thread_id: ThreadId) -> Vec<Seq> {
 }
 
 /// Asserts that every copy has as many messages as its last event tells.
-async fn check_copies(store: &Sqlite, source: ThreadId) {
-    let filter = ThreadFilter { order: Sort::NEWEST, ..ThreadFilter::of(protocol::Scope::Everyone, 1_000) };
+async fn check_copies(store: &SqliteStore, source: ThreadId) {
+    let filter = ThreadFilter {
+        order: ThreadSort::NEWEST,
+        ..ThreadFilter::for_scope(protocol::OwnerScope::Everyone, 1_000)
+    };
     for copy in store.threads(filter).await.unwrap() {
         if copy.thread_id == source {
             continue;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use journal::{Error, EventQuery, HealthDepth, OpenOptions, Sqlite, Store, Write};
+use journal::{Error, EventQuery, HealthCheckDepth, SqliteOpenOptions, SqliteStore, Store, Write};
 use tempfile::TempDir;
 
 use crate::conformance::fixtures::{append, commit, create, human, search_for, thread};
@@ -15,7 +15,7 @@ use crate::conformance::fixtures::{append, commit, create, human, search_for, th
 async fn database() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let thread_id = create(&store).await;
     let messages = (0..2_000).map(|number| human(&format!("{number} {}", "words ".repeat(40))));
     append(&store, thread_id, messages.collect()).await.unwrap();
@@ -30,13 +30,13 @@ fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
 }
 
 fn open_error(path: &Path) -> Error {
-    Sqlite::open(path).err().unwrap()
+    SqliteStore::open(path).err().unwrap()
 }
 
 #[tokio::test]
 async fn a4_a_damaged_database_is_refused_and_left_as_it_is() {
-    type Damage = fn(&Path);
-    let damages: [(&str, Damage); 6] = [
+    type FileDamage = fn(&Path);
+    let damages: [(&str, FileDamage); 6] = [
         ("not a database", |path| {
             fs::write(path, "just some text, long enough to be read ".repeat(40)).unwrap()
         }),
@@ -74,11 +74,11 @@ async fn a4_damage_inside_is_told_when_it_is_met() {
     // The pages in the middle hold events; the first pages, the schema.
     let middle = fs::metadata(&path).unwrap().len() / 2 / 4_096 * 4_096;
     overwrite(&path, middle, &[0xFF; 4_096 * 8]);
-    let store = Sqlite::open(&path).unwrap();
-    let thread_id = store.threads_by_prefix("", &protocol::Scope::Everyone).await.unwrap()[0];
+    let store = SqliteStore::open(&path).unwrap();
+    let thread_id = store.threads_by_prefix("", &protocol::OwnerScope::Everyone).await.unwrap()[0];
     let read = store.events(thread_id, EventQuery::after(0, 5_000)).await;
     assert!(matches!(read, Err(Error::Corrupt { .. })), "{read:?}");
-    assert!(!store.health(HealthDepth::Integrity).await.unwrap().problems.is_empty());
+    assert!(!store.health(HealthCheckDepth::Integrity).await.unwrap().problems.is_empty());
 }
 
 #[tokio::test]
@@ -95,12 +95,13 @@ async fn rows_that_contradict_each_other_are_problems() {
          INSERT INTO run_feedback SELECT thread_key, x'EF', 'local', 1, NULL, 0, 0 FROM threads;",
     )
     .unwrap();
-    let problems = Sqlite::open(&path).unwrap().health(HealthDepth::Integrity).await.unwrap().problems;
+    let problems =
+        SqliteStore::open(&path).unwrap().health(HealthCheckDepth::Integrity).await.unwrap().problems;
     for part in [
         "has 1999 events, not 2000",
         "counts 2000 messages, not 1995",
         "turn 77 of agent agent has no event",
-        "is not the turn 99 it says it is",
+        "refers to turn 99, which does not refer back",
         "migration 1",
         "touch at 80",
         "artifact ab has no bytes",
@@ -136,8 +137,8 @@ fn a_folder_without_permission_is_denied() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o500)).unwrap();
-    match Sqlite::open(&folder.path().join("segue.db")) {
-        Err(error) => assert!(matches!(error, Error::Denied { .. }), "{error:?}"),
+    match SqliteStore::open(&folder.path().join("segue.db")) {
+        Err(error) => assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}"),
         Ok(_) => println!("not tested: this user may write everywhere"),
     }
 }
@@ -145,7 +146,7 @@ fn a_folder_without_permission_is_denied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_writes_without_rest_keeps_no_other_out() {
     let (_folder, path) = database().await;
-    let busy = Arc::new(Sqlite::open(&path).unwrap());
+    let busy = Arc::new(SqliteStore::open(&path).unwrap());
     let writers: Vec<_> = (0..8)
         .map(|_| {
             let busy = Arc::clone(&busy);
@@ -158,7 +159,7 @@ async fn a_process_that_writes_without_rest_keeps_no_other_out() {
             })
         })
         .collect();
-    let other = Sqlite::open(&path).unwrap();
+    let other = SqliteStore::open(&path).unwrap();
     for _ in 0..10 {
         commit(&other, vec![Write::CreateThread(thread())]).await.unwrap();
     }
@@ -168,17 +169,17 @@ async fn a_process_that_writes_without_rest_keeps_no_other_out() {
 #[tokio::test]
 async fn a_lock_held_too_long_is_told_and_harms_nothing() {
     let (_folder, path) = database().await;
-    let options = OpenOptions { lock_wait: Duration::from_millis(20) };
-    let store = Sqlite::open_with(&path, options.clone()).unwrap();
+    let options = SqliteOpenOptions { lock_wait: Duration::from_millis(20) };
+    let store = SqliteStore::open_with(&path, options.clone()).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = commit(&store, vec![Write::CreateThread(thread())]).await;
     assert!(matches!(&refused, Err(error @ Error::Locked { .. }) if error.is_retryable()), "{refused:?}");
     let search = store.search(search_for("words")).await;
     assert!(matches!(search, Err(Error::Locked { .. })), "{search:?}");
-    assert_eq!(store.health(HealthDepth::Counts).await.unwrap().threads, 1, "reading goes on");
-    Sqlite::open_with(&path, options).unwrap();
+    assert_eq!(store.health(HealthCheckDepth::Counts).await.unwrap().threads, 1, "reading goes on");
+    SqliteStore::open_with(&path, options).unwrap();
     other.execute_batch("ROLLBACK").unwrap();
     commit(&store, vec![Write::CreateThread(thread())]).await.unwrap();
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }

@@ -3,32 +3,32 @@
 
 use std::path::Path;
 
-use journal::{FoundKind, Hit, Place, Postgres, Sqlite, Store, Write};
-use protocol::{Handoff, HandoffStatus, Item};
+use journal::{HitLocation, IndexHit, IndexHitKind, PostgresStore, SqliteStore, Store, Write};
+use protocol::{Handoff, HandoffStatus, StoredItem};
 use rusqlite::Connection;
 
 use crate::backends::POOL;
 use crate::conformance::fixtures::{append, commit, create, handoff, human, proposal, search_for};
-use crate::conformance::memory::transfer;
+use crate::conformance::memory::summarization;
 use crate::older;
 
-async fn kinds(store: &dyn Store, text: &str) -> Vec<FoundKind> {
-    let kind = |hit: &Hit| match hit.place {
-        Place::Message { .. } => FoundKind::Message,
-        Place::Summary { .. } => FoundKind::Summary,
-        Place::Handoff { .. } => FoundKind::Handoff,
-        Place::Item { .. } => FoundKind::Item,
+async fn kinds(store: &dyn Store, text: &str) -> Vec<IndexHitKind> {
+    let kind = |hit: &IndexHit| match hit.location {
+        HitLocation::Message { .. } => IndexHitKind::Message,
+        HitLocation::Summary { .. } => IndexHitKind::Summary,
+        HitLocation::Handoff { .. } => IndexHitKind::Handoff,
+        HitLocation::Item { .. } => IndexHitKind::Item,
     };
-    let kinds = vec![FoundKind::Message, FoundKind::Summary, FoundKind::Handoff, FoundKind::Item];
+    let kinds = vec![IndexHitKind::Message, IndexHitKind::Summary, IndexHitKind::Handoff, IndexHitKind::Item];
     let query = journal::SearchQuery { kinds, ..search_for(text) };
-    let mut kinds: Vec<FoundKind> = store.search(query).await.unwrap().iter().map(kind).collect();
+    let mut kinds: Vec<IndexHitKind> = store.search(query).await.unwrap().iter().map(kind).collect();
     kinds.sort_unstable();
     kinds
 }
 
 /// A journal in which everything says the same word, and the threads of it.
-async fn filled(path: &Path) -> (Sqlite, [protocol::ThreadId; 2]) {
-    let store = Sqlite::open(path).unwrap();
+async fn create_filled(path: &Path) -> (SqliteStore, [protocol::ThreadId; 2]) {
+    let store = SqliteStore::open(path).unwrap();
     let threads = fill(&store).await;
     (store, threads)
 }
@@ -38,7 +38,7 @@ async fn fill(store: &dyn Store) -> [protocol::ThreadId; 2] {
     append(store, parent, vec![human("a heron"), human("another heron")]).await.unwrap();
     let handoff = Handoff { child_thread_id: child, status: HandoffStatus::Declined, ..handoff(parent, 1) };
     let told = proposal(&handoff, 0, "count the herons");
-    let item = Item {
+    let item = StoredItem {
         namespace: vec!["birds".to_owned()],
         key: "heron".to_owned(),
         value: serde_json::Map::new(),
@@ -46,7 +46,7 @@ async fn fill(store: &dyn Store) -> [protocol::ThreadId; 2] {
         updated_at: jiff::Timestamp::UNIX_EPOCH,
     };
     let writes = vec![
-        Write::TransferTurns(transfer(parent, (1, 2), "two herons")),
+        Write::SummarizeTurns(summarization(parent, (1, 2), "two herons")),
         Write::CreateHandoff(handoff),
         Write::PutProposal(told),
         Write::PutItem(item),
@@ -55,43 +55,48 @@ async fn fill(store: &dyn Store) -> [protocol::ThreadId; 2] {
     [parent, child]
 }
 
-const ALL: [FoundKind; 5] =
-    [FoundKind::Message, FoundKind::Message, FoundKind::Summary, FoundKind::Handoff, FoundKind::Item];
+const ALL: [IndexHitKind; 5] = [
+    IndexHitKind::Message,
+    IndexHitKind::Message,
+    IndexHitKind::Summary,
+    IndexHitKind::Handoff,
+    IndexHitKind::Item,
+];
 
 #[tokio::test]
 async fn an_older_database_is_searched_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let (store, [parent, _]) = filled(&path).await;
+    let (store, [parent, _]) = create_filled(&path).await;
     assert_eq!(kinds(&store, "heron").await, ALL);
     drop(store);
     for version in [2, 5] {
         older::make(&path, version);
-        let store = Sqlite::open(&path).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
         assert_eq!(kinds(&store, "heron").await, ALL, "{version}");
         assert_eq!(kinds(&store, "program").await, [], "what was indexed by other rules is gone");
     }
     for _ in 0..2 {
-        let store = Sqlite::open(&path).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
         assert_eq!(kinds(&store, "heron").await, ALL);
-        let health = store.health(journal::HealthDepth::Integrity).await.unwrap();
+        let health = store.health(journal::HealthCheckDepth::Integrity).await.unwrap();
         assert_eq!((health.schema_version, health.problems), (older::NEWEST, Vec::new()));
     }
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     append(&store, parent, vec![human("a late heron")]).await.unwrap();
-    assert_eq!(kinds(&store, "late heron").await, [FoundKind::Message]);
+    assert_eq!(kinds(&store, "late heron").await, [IndexHitKind::Message]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_database_of_a_server_is_searched_whole() {
-    let database = test_postgres::Database::create().unwrap();
+    let database = test_postgres::TestDatabase::create().unwrap();
     let url = database.socket_url();
-    fill(&Postgres::open(&url, POOL).await.unwrap()).await;
+    fill(&PostgresStore::open(&url, POOL).await.unwrap()).await;
     tokio::task::spawn_blocking({
         let url = url.clone();
         move || {
             let raw = postgres::Connection::open(&url.parse().unwrap()).unwrap();
-            raw.batch(
+            raw.batch_execute(
                 "DELETE FROM segue_migrations WHERE version > 1;
                  UPDATE search_index SET words = 'program';
                  UPDATE thread_heads SET indexed_seq = last_seq;
@@ -102,7 +107,7 @@ async fn an_older_database_of_a_server_is_searched_whole() {
     .await
     .unwrap()
     .unwrap();
-    let store = Postgres::open(&url, POOL).await.unwrap();
+    let store = PostgresStore::open(&url, POOL).await.unwrap();
     assert_eq!(kinds(&store, "heron").await, ALL);
     assert_eq!(kinds(&store, "program").await, [], "what was indexed by other rules is gone");
 }
@@ -111,7 +116,7 @@ async fn an_older_database_of_a_server_is_searched_whole() {
 async fn k9_what_was_deleted_has_no_row_in_the_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let (store, threads) = filled(&path).await;
+    let (store, threads) = create_filled(&path).await;
     assert_eq!(kinds(&store, "heron").await, ALL);
     for thread_id in threads {
         commit(&store, vec![Write::DeleteThread { thread_id }]).await.unwrap();

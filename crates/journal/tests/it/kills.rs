@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use journal::view::HistoryItem;
-use journal::{EventQuery, HealthDepth, RunPatch, Sqlite, Store, Write};
+use journal::{EventQuery, HealthCheckDepth, RunPatch, SqliteStore, Store, Write};
 use protocol::{EventType, RunStatus, Seq, ThreadId};
 
 use crate::conformance::fixtures::{
-    ai, all_events, all_history, checkpoint, commit, compacted, create, human, run, trace,
+    ai, all_events, all_history, checkpoint, commit, compaction_event, create, human, run, trace_event,
 };
-use crate::crash::acknowledged;
+use crate::crash::acknowledged_seqs;
 use crate::processes::spawn;
 
 /// Databases that are worked in at the same time, each with its share of the kills.
@@ -27,9 +27,9 @@ const REPORTS_MAX: u64 = 6;
 const SPINS_MAX: u64 = 200_000;
 
 /// Numbers that look random and are the same every time (SplitMix64).
-struct Random(u64);
+struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,21 +42,21 @@ impl Random {
 /// are the numbers from 1.
 pub async fn converse(store: &dyn Store, thread_id: ThreadId) {
     let mut said = store.thread(thread_id).await.unwrap().unwrap().message_count;
-    let mut condensed = condensed_so_far(store, thread_id).await;
+    let mut condensed = last_compacted_seq(store, thread_id).await;
     for left in store.active_runs(Some(thread_id)).await.unwrap() {
         let patch = RunPatch { status: Some(RunStatus::Cancelled), ..RunPatch::default() };
         commit(store, vec![Write::UpdateRun { run_id: left.run_id, patch }]).await.unwrap();
     }
     loop {
         let run = run(thread_id, "child");
-        let asked = vec![human(&(said + 1).to_string()).in_run(run.run_id), trace(said + 1)];
+        let asked = vec![human(&(said + 1).to_string()).with_run(run.run_id), trace_event(said + 1)];
         let writes = vec![
             Write::AdmitRun(run.clone()),
             Write::Append { thread_id, events: asked },
             Write::PutCheckpoint(checkpoint(&run, 0)),
         ];
         report(commit(store, writes).await.unwrap().seqs[0][1]);
-        let answered = vec![ai(&(said + 2).to_string()).in_run(run.run_id), trace(said + 2)];
+        let answered = vec![ai(&(said + 2).to_string()).with_run(run.run_id), trace_event(said + 2)];
         let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
         let writes = vec![
             Write::Append { thread_id, events: answered },
@@ -67,8 +67,8 @@ pub async fn converse(store: &dyn Store, thread_id: ThreadId) {
         report(last + 1);
         said += 2;
         if last - condensed > 2 * MESSAGES_PER_COMPACTION {
-            let marker = compacted((condensed + 1, last - 4), None, &said.to_string());
-            let events = vec![marker, trace(said)];
+            let marker = compaction_event((condensed + 1, last - 4), None, &said.to_string());
+            let events = vec![marker, trace_event(said)];
             let writes = vec![Write::Append { thread_id, events }, Write::PutCheckpoint(checkpoint(&run, 2))];
             report(commit(store, writes).await.unwrap().seqs[0][1]);
             condensed = last - 4;
@@ -80,7 +80,7 @@ fn report(seq: Seq) {
     println!("acknowledged {seq}");
 }
 
-async fn condensed_so_far(store: &dyn Store, thread_id: ThreadId) -> Seq {
+async fn last_compacted_seq(store: &dyn Store, thread_id: ThreadId) -> Seq {
     let types = vec![EventType::Compacted];
     let query = EventQuery { types, limit: 1, ..EventQuery::default() };
     let marker = store.events(thread_id, query).await.unwrap().pop();
@@ -93,19 +93,19 @@ fn a3_b1_b2_history_is_complete_after_a_thousand_kills_and_twenty_compactions() 
     std::thread::scope(|scope| {
         for number in 0..DATABASES {
             let database = folder.path().join(format!("{number}.db"));
-            scope.spawn(move || kill_again_and_again(&database, Random(number)));
+            scope.spawn(move || kill_repeatedly(&database, SplitMix64(number)));
         }
     });
 }
 
-fn kill_again_and_again(database: &Path, mut random: Random) {
+fn kill_repeatedly(database: &Path, mut random: SplitMix64) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let thread_id = runtime.block_on(async { create(&Sqlite::open(database).unwrap()).await });
+    let thread_id = runtime.block_on(async { create(&SqliteStore::open(database).unwrap()).await });
     let mut acknowledged_so_far = 0;
     for kill in 1..=KILLS {
         let reports = random.below(REPORTS_MAX + 1);
         let output = work_until_killed(database, thread_id, (reports, random.below(SPINS_MAX)));
-        acknowledged_so_far = acknowledged(&output).into_iter().fold(acknowledged_so_far, Seq::max);
+        acknowledged_so_far = acknowledged_seqs(&output).into_iter().fold(acknowledged_so_far, Seq::max);
         if kill % KILLS_PER_CHECK == 0 {
             let found = runtime.block_on(check(database, thread_id));
             assert!(found.0 >= acknowledged_so_far, "after {kill} kills: {found:?} of {acknowledged_so_far}");
@@ -119,7 +119,7 @@ fn work_until_killed(database: &Path, thread_id: ThreadId, (reports, spins): (u6
     let mut child = spawn("converse_until_killed", database, thread_id);
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut output = String::new();
-    while (acknowledged(&output).len() as u64) < reports {
+    while (acknowledged_seqs(&output).len() as u64) < reports {
         assert!(lines.read_line(&mut output).unwrap() > 0, "the child ended on its own: {output}");
     }
     (0..spins).for_each(|_| std::hint::spin_loop());
@@ -131,8 +131,8 @@ fn work_until_killed(database: &Path, thread_id: ThreadId, (reports, spins): (u6
 
 /// Asserts that nothing is missing and nothing torn; returns the last seq and the number of compactions.
 async fn check(database: &Path, thread_id: ThreadId) -> (Seq, usize) {
-    let store = Sqlite::open(database).unwrap();
-    let health = store.health(HealthDepth::Integrity).await.unwrap();
+    let store = SqliteStore::open(database).unwrap();
+    let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!(health.problems, Vec::<String>::new());
     let events = all_events(&store, thread_id, &[]).await;
     assert!(events.iter().map(|event| event.seq).eq(1..=events.len() as Seq), "a prefix without a gap");
@@ -142,7 +142,7 @@ async fn check(database: &Path, thread_id: ThreadId) -> (Seq, usize) {
     let mut told = Vec::new();
     let mut markers: Vec<(Seq, Seq)> = Vec::new();
     for entry in all_history(&store, thread_id, 500).await {
-        match entry.what {
+        match entry.item {
             HistoryItem::Message(message) => told.push(message.text()),
             HistoryItem::Marker(marker) => markers.push((marker.first_seq, marker.last_seq)),
             other => panic!("{other:?}"),

@@ -20,25 +20,25 @@ mod backends {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use journal::{PoolSettings, Scoped, Sqlite};
-    use protocol::Scope;
+    use journal::{PoolSettings, ScopedStore, SqliteStore};
+    use protocol::OwnerScope;
 
-    use crate::conformance::Subject;
+    use crate::conformance::SharedStore;
 
-    pub async fn sqlite_file() -> (tempfile::TempDir, Subject) {
+    pub async fn sqlite_file() -> (tempfile::TempDir, SharedStore) {
         let folder = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(&folder.path().join("segue.db")).unwrap();
+        let store = SqliteStore::open(&folder.path().join("segue.db")).unwrap();
         (folder, Arc::new(store))
     }
 
-    pub async fn sqlite_memory() -> ((), Subject) {
-        ((), Arc::new(Sqlite::in_memory().unwrap()))
+    pub async fn sqlite_memory() -> ((), SharedStore) {
+        ((), Arc::new(SqliteStore::in_memory().unwrap()))
     }
 
     /// A database of its own on a server of its own.
-    pub async fn postgres() -> (test_postgres::Database, Subject) {
-        let database = test_postgres::Database::create().unwrap();
-        let store = journal::Postgres::open(&database.socket_url(), POOL).await.unwrap();
+    pub async fn postgres() -> (test_postgres::TestDatabase, SharedStore) {
+        let database = test_postgres::TestDatabase::create().unwrap();
+        let store = journal::PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
         (database, Arc::new(store))
     }
 
@@ -46,14 +46,14 @@ mod backends {
     pub const POOL: PoolSettings = PoolSettings {
         min_idle: 0,
         max: 6,
-        idle: Duration::from_secs(60),
-        lifetime: Duration::from_secs(600),
-        patience: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(60),
+        max_lifetime: Duration::from_secs(600),
+        wait_timeout: Duration::from_secs(10),
     };
 
     /// What one owner has is a whole store to them.
-    pub async fn scoped() -> ((), Subject) {
-        ((), Arc::new(Scoped::new(sqlite_memory().await.1, Scope::Owner(None))))
+    pub async fn scoped() -> ((), SharedStore) {
+        ((), Arc::new(ScopedStore::new(sqlite_memory().await.1, OwnerScope::Owner(None))))
     }
 }
 
@@ -163,7 +163,7 @@ against_every_backend! {
         a_superseded_question_is_withdrawn
         h3_an_id_that_begins_again_has_nothing_superseded
         a_key_that_was_superseded_is_not_stored_again;
-    happenings:
+    random_histories:
         b1_b5_m9_whatever_happens_history_is_complete_and_the_context_is_what_was_left
         what_changes_a_beginning_is_told_by_its_event;
     history:
@@ -193,7 +193,7 @@ against_every_backend! {
         a_trace_is_every_event_of_its_run_and_no_other
         b17_a_run_is_traced_in_its_own_thread_only
         a_run_without_events_has_an_empty_trace;
-    copies:
+    transcript_copy:
         b12_a_copy_has_the_transcript_at_the_same_seqs
         b12_a_copy_ends_where_it_is_told_and_skips_what_is_superseded
         a_long_transcript_is_copied_whole
@@ -211,7 +211,7 @@ against_every_backend! {
         f7_summaries_are_newest_first_with_ties_by_id
         f7_turns_are_read_in_pages_by_agent_and_by_thread
         f7_b1_history_is_complete_whatever_went_to_memory;
-    dissolving:
+    summary_removal:
         f7_restored_turns_are_active_and_their_summary_is_gone
         f7_a_rewind_past_what_a_summary_tells_of_dissolves_it
         f7_what_leaves_one_thread_is_not_lost_to_the_others
@@ -220,7 +220,7 @@ against_every_backend! {
         k9_a_deleted_thread_takes_what_tells_of_it_along
         k9_what_a_copy_was_told_of_a_deleted_thread_hides_nothing_any_more
         b12_a_copy_neither_takes_nor_dissolves_what_memory_has;
-    plans:
+    context_versions:
         f6_a_plan_holds_while_people_talk
         f6_a_plan_of_another_context_is_refused
         f7_what_happens_in_the_background_is_no_activity;

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use journal::{HealthDepth, Sqlite, Store, Transfer, TurnQuery, Write};
+use journal::{HealthCheckDepth, SqliteStore, Store, TurnQuery, TurnSummarization, Write};
 use protocol::ArchiveReason;
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::conformance::fixtures::{ai, all_events, append, at, commit, copy, create, human, rewind};
-use crate::conformance::tiers::scene::{archived, transfer, unchanged};
+use crate::conformance::fixtures::{ai, all_events, append, at, commit, create, fork, human, rewind};
+use crate::conformance::tiers::memory_fixtures::{archive_event, current_version, summarization};
 
 fn columns(raw: &Connection, table: &str) -> Vec<String> {
     let statement = raw.prepare(&format!("SELECT * FROM {table}")).unwrap();
@@ -20,12 +20,12 @@ fn columns(raw: &Connection, table: &str) -> Vec<String> {
 async fn f6_other_programs_read_the_tables_of_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let thread_id = create(&store).await;
     append(&store, thread_id, vec![human("q"), ai("a"), human("on")]).await.unwrap();
-    let transfer = transfer(thread_id, (1, 2), "We began.");
+    let transfer = summarization(thread_id, (1, 2), "We began.");
     let id = transfer.summary.id.to_string();
-    commit(&store, vec![Write::TransferTurns(transfer)]).await.unwrap();
+    commit(&store, vec![Write::SummarizeTurns(transfer)]).await.unwrap();
     let raw = Connection::open(&path).unwrap();
     let contract = ["id", "agent_id", "summary_text", "turn_range_start", "turn_range_end", "created_at"];
     assert_eq!(columns(&raw, "medium_term_memory"), contract);
@@ -54,17 +54,18 @@ async fn f6_other_programs_read_the_tables_of_the_contract() {
 async fn f7_a_file_that_is_rebuilt_keeps_what_belongs_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let thread_id = create(&store).await;
     append(&store, thread_id, vec![human("q"), ai("a"), human("on")]).await.unwrap();
-    let (first, second) = (transfer(thread_id, (1, 1), "a heron"), transfer(thread_id, (2, 3), "a grebe"));
+    let (first, second) =
+        (summarization(thread_id, (1, 1), "a heron"), summarization(thread_id, (2, 3), "a grebe"));
     let kept = second.summary.id;
     let gone = Write::RestoreTurns { summary_ids: vec![first.summary.id], scope: None };
-    commit(&store, vec![Write::TransferTurns(first), Write::TransferTurns(second), gone]).await.unwrap();
+    commit(&store, vec![Write::SummarizeTurns(first), Write::SummarizeTurns(second), gone]).await.unwrap();
     drop(store);
     Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
-    let store = Sqlite::open(&path).unwrap();
-    let turns = store.turns(TurnQuery::of(Default::default())).await.unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    let turns = store.turns(TurnQuery::for_agent(Default::default())).await.unwrap();
     let told: Vec<_> = turns.iter().map(|turn| turn.summary_id).collect();
     assert_eq!(told, [None, Some(kept), Some(kept)]);
     commit(&store, vec![Write::RestoreTurns { summary_ids: vec![kept], scope: None }]).await.unwrap();
@@ -84,32 +85,32 @@ fn holds(folder: &Path, text: &str) -> bool {
 async fn k9_what_was_taken_back_first_is_gone_from_the_file_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let (gone, kept) = (create(&store).await, create(&store).await);
     append(&store, gone, vec![human("Tell me of the Xyloquartz."), ai("It was Zanzibarium.")]).await.unwrap();
     append(&store, kept, vec![human("Something else."), ai("Kettledrummer.")]).await.unwrap();
-    let both = Transfer {
+    let both = TurnSummarization {
         thread_id: None,
-        threads: vec![unchanged(gone), unchanged(kept)],
-        ..transfer(kept, (1, 4), "They spoke of Wobblestone.")
+        thread_versions: vec![current_version(gone), current_version(kept)],
+        ..summarization(kept, (1, 4), "They spoke of Wobblestone.")
     };
     let told = |thread_id| {
-        let events = vec![archived(&both.summary, ArchiveReason::Request, (1, 2))];
+        let events = vec![archive_event(&both.summary, ArchiveReason::Request, (1, 2))];
         Write::Append { thread_id, events }
     };
-    commit(&store, vec![Write::TransferTurns(both.clone()), told(gone), told(kept)]).await.unwrap();
-    let fork = copy(&store, kept, None).await;
+    commit(&store, vec![Write::SummarizeTurns(both.clone()), told(gone), told(kept)]).await.unwrap();
+    let fork = fork(&store, kept, None).await;
     rewind(&store, gone, 1).await.unwrap();
     assert!(holds(folder.path(), "wobblestone"), "a rewind removes nothing");
     commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
-    store.index().await.unwrap();
+    store.update_search_index().await.unwrap();
     drop(store);
     Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
     for word in ["xyloquartz", "zanzibarium", "wobblestone"] {
         assert!(!holds(folder.path(), word), "{word}");
     }
     assert!(holds(folder.path(), "kettledrummer"));
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     for thread_id in [kept, fork] {
         let events = all_events(&store, thread_id, &[]).await;
         assert_eq!(journal::view::context(&events).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [1, 2]);
@@ -120,7 +121,7 @@ async fn k9_what_was_taken_back_first_is_gone_from_the_file_as_well() {
 async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let (gone, kept) = (create(&store).await, create(&store).await);
     append(
         &store,
@@ -133,23 +134,23 @@ async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
     for (thread_id, window, text) in
         [(gone, (2, 3), "They spoke of Wobblestone."), (kept, (4, 5), "They spoke of Marmaladia.")]
     {
-        let transfer = transfer(thread_id, window, text);
-        let told = archived(&transfer.summary, ArchiveReason::Budget, (1, 2));
+        let transfer = summarization(thread_id, window, text);
+        let told = archive_event(&transfer.summary, ArchiveReason::Budget, (1, 2));
         let append = Write::Append { thread_id, events: vec![told] };
-        commit(&store, vec![Write::TransferTurns(transfer), append]).await.unwrap();
+        commit(&store, vec![Write::SummarizeTurns(transfer), append]).await.unwrap();
     }
     // One summary tells of both, and so does the event in the other thread, and the copy of it.
-    let both = Transfer {
+    let both = TurnSummarization {
         thread_id: None,
         turns: 2,
-        threads: vec![unchanged(gone), unchanged(kept)],
-        ..transfer(kept, (1, 6), "Of Dingleberg.")
+        thread_versions: vec![current_version(gone), current_version(kept)],
+        ..summarization(kept, (1, 6), "Of Dingleberg.")
     };
-    let told = archived(&both.summary, ArchiveReason::Request, (3, 3));
+    let told = archive_event(&both.summary, ArchiveReason::Request, (3, 3));
     let append = Write::Append { thread_id: kept, events: vec![told] };
-    commit(&store, vec![Write::TransferTurns(both), append]).await.unwrap();
-    let fork = copy(&store, kept, None).await;
-    let item = |key: &str| protocol::Item {
+    commit(&store, vec![Write::SummarizeTurns(both), append]).await.unwrap();
+    let fork = fork(&store, kept, None).await;
+    let item = |key: &str| protocol::StoredItem {
         namespace: vec!["n".to_owned()],
         key: key.to_owned(),
         value: serde_json::from_value(json!({"text": format!("{key} of Quibbleford")})).unwrap(),
@@ -157,7 +158,7 @@ async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
         updated_at: at(1),
     };
     commit(&store, vec![Write::PutItem(item("a"))]).await.unwrap();
-    store.index().await.unwrap();
+    store.update_search_index().await.unwrap();
     let delete = Write::DeleteItem { namespace: vec!["n".to_owned()], key: "a".to_owned() };
     commit(&store, vec![Write::DeleteThread { thread_id: gone }, delete]).await.unwrap();
     drop(store);
@@ -168,13 +169,13 @@ async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
     for word in ["xyloquartz", "zanzibarium", "wobblestone", "dingleberg", "quibbleford"] {
         assert!(!holds(folder.path(), word), "{word}");
     }
-    let store = Sqlite::open(&path).unwrap();
-    let turns = store.turns(TurnQuery::of(Default::default())).await.unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    let turns = store.turns(TurnQuery::for_agent(Default::default())).await.unwrap();
     let told: Vec<(u64, bool)> = turns.iter().map(|turn| (turn.turn_index, turn.is_archived)).collect();
     assert_eq!(told, [(4, true), (5, true), (6, false)]);
     for thread_id in [kept, fork] {
         let events = all_events(&store, thread_id, &[]).await;
         assert_eq!(journal::view::context(&events).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [3]);
     }
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{ItemQuery, Scoped, Sqlite, Store, Superseded, Write};
-use protocol::{Item, Scope, StepPoint};
+use journal::{ItemQuery, ScopedStore, SqliteStore, Store, SupersededVisibility, Write};
+use protocol::{CheckpointEntry, OwnerScope, StoredItem};
 use rusqlite::Connection;
 
-use crate::conformance::fixtures::{ai, append, at, checkpoint, commit, create, fact, human, result, run};
+use crate::conformance::fixtures::{
+    ai, append, at, checkpoint, commit, create, event, human, run, tool_result,
+};
 
 /// The newest version there is.
 pub const NEWEST: u32 = 6;
@@ -68,33 +70,33 @@ pub fn make(path: &Path, version: u32) {
     raw.pragma_update(None, "user_version", version).unwrap();
 }
 
-async fn points(store: &Sqlite, thread_id: protocol::ThreadId) -> Vec<StepPoint> {
-    store.checkpoints(thread_id, None, 50, Superseded::Shown).await.unwrap()
+async fn points(store: &SqliteStore, thread_id: protocol::ThreadId) -> Vec<CheckpointEntry> {
+    store.checkpoints(thread_id, None, 50, SupersededVisibility::Shown).await.unwrap()
 }
 
 #[tokio::test]
 async fn points_of_an_older_database_get_the_numbers_they_would_have() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let mut threads = Vec::new();
     for number in 0..3 {
         let thread_id = create(&store).await;
         for turn in 0..3 {
             let run = run(thread_id, "one");
             let said = match (number + turn) % 3 {
-                0 => vec![result("c", "not done"), human("go on")],
+                0 => vec![tool_result("c", "not done"), human("go on")],
                 1 => vec![human("begin")],
                 _ => Vec::new(),
             };
-            let said = said.into_iter().map(|event| event.in_run(run.run_id)).collect();
+            let said = said.into_iter().map(|event| event.with_run(run.run_id)).collect();
             let writes = vec![
                 Write::AdmitRun(run.clone()),
                 Write::Append { thread_id, events: said },
                 Write::PutCheckpoint(checkpoint(&run, 0)),
             ];
             commit(&store, writes).await.unwrap();
-            append(&store, thread_id, vec![ai("so be it").in_run(run.run_id)]).await.unwrap();
+            append(&store, thread_id, vec![ai("so be it").with_run(run.run_id)]).await.unwrap();
             let patch =
                 journal::RunPatch { status: Some(protocol::RunStatus::Success), ..Default::default() };
             let ended = Write::UpdateRun { run_id: run.run_id, patch };
@@ -106,11 +108,11 @@ async fn points_of_an_older_database_get_the_numbers_they_would_have() {
     assert_eq!(numbers, [6, 5, 4, 3, 1, 0]);
     drop(store);
     make(&path, 3);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     for (thread_id, points_before) in threads {
         assert_eq!(points(&store, thread_id).await, points_before);
     }
-    let problems = store.health(journal::HealthDepth::Integrity).await.unwrap().problems;
+    let problems = store.health(journal::HealthCheckDepth::Integrity).await.unwrap().problems;
     assert_eq!(problems, Vec::<String>::new());
 }
 
@@ -118,23 +120,23 @@ async fn points_of_an_older_database_get_the_numbers_they_would_have() {
 async fn k1_what_the_person_at_the_machine_kept_stays_theirs_and_going_back_is_told_from_steps() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let thread_id = create(&store).await;
     let run = run(thread_id, "one");
     let rewound = protocol::EventType::ThreadRewound;
-    let rewound = fact(rewound, &serde_json::json!({"keep_seq": 1, "superseded": 1}));
-    let said = vec![human("begin").in_run(run.run_id), ai("so be it").in_run(run.run_id)];
+    let rewound = event(rewound, &serde_json::json!({"keep_seq": 1, "superseded": 1}));
+    let said = vec![human("begin").with_run(run.run_id), ai("so be it").with_run(run.run_id)];
     let writes = vec![
         Write::AdmitRun(run.clone()),
         Write::Append { thread_id, events: said },
         Write::PutCheckpoint(checkpoint(&run, 0)),
         Write::Append { thread_id, events: vec![rewound] },
         Write::PutCheckpoint(checkpoint(&run, 1)),
-        Write::Append { thread_id, events: vec![ai("again").in_run(run.run_id)] },
+        Write::Append { thread_id, events: vec![ai("again").with_run(run.run_id)] },
         Write::PutCheckpoint(checkpoint(&run, 2)),
     ];
     commit(&store, writes).await.unwrap();
-    let items = ["@alice", "_@alice", "birds"].map(|label| Item {
+    let items = ["@alice", "_@alice", "birds"].map(|label| StoredItem {
         namespace: vec![label.to_owned()],
         key: "heron".to_owned(),
         value: serde_json::Map::new(),
@@ -144,10 +146,10 @@ async fn k1_what_the_person_at_the_machine_kept_stays_theirs_and_going_back_is_t
     commit(&store, items.iter().cloned().map(Write::PutItem).collect()).await.unwrap();
     drop(store);
     make(&path, 3);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let sources: Vec<_> = points(&store, thread_id).await.iter().map(|point| point.source.as_str()).collect();
     assert_eq!(sources, ["loop", "rewind", "loop"]);
-    let machine = Scoped::new(Arc::new(store), Scope::Owner(None));
+    let machine = ScopedStore::new(Arc::new(store), OwnerScope::Owner(None));
     let all = machine.items(ItemQuery { limit: 9, ..ItemQuery::default() }).await.unwrap();
     assert_eq!(all.len(), items.len(), "{all:?}");
 }

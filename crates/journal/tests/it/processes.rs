@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use journal::{HealthDepth, Sqlite, Store, Write};
+use journal::{HealthCheckDepth, SqliteStore, Store, Write};
 use protocol::ThreadId;
 
-use crate::conformance::fixtures::{all_events, append, commit, create, seqs, thread, trace};
+use crate::conformance::fixtures::{all_events, append, commit, create, seqs, thread, trace_event};
 
 const CHILD_TASK: &str = "JOURNAL_CHILD_TASK";
 const CHILD_DATABASE: &str = "JOURNAL_CHILD_DATABASE";
@@ -29,7 +29,7 @@ pub fn spawn(task: &str, database: &Path, thread_id: ThreadId) -> Child {
 #[tokio::test]
 async fn in_a_child() {
     let Ok(task) = std::env::var(CHILD_TASK) else { return };
-    let store = Arc::new(Sqlite::open(Path::new(&std::env::var(CHILD_DATABASE).unwrap())).unwrap());
+    let store = Arc::new(SqliteStore::open(Path::new(&std::env::var(CHILD_DATABASE).unwrap())).unwrap());
     let thread_id: ThreadId = std::env::var(CHILD_THREAD).unwrap().parse().unwrap();
     match task.as_str() {
         "create_thread" => {
@@ -44,13 +44,15 @@ async fn in_a_child() {
 }
 
 /// Appends from 25 tasks and reports each seq as soon as it is acknowledged.
-async fn append_from_tasks(store: &Arc<Sqlite>, thread_id: ThreadId, appends_per_task: u64) {
+async fn append_from_tasks(store: &Arc<SqliteStore>, thread_id: ThreadId, appends_per_task: u64) {
     let mut tasks = Vec::new();
     for _ in 0..25 {
         let store = Arc::clone(store);
         tasks.push(tokio::spawn(async move {
             for number in 0..appends_per_task {
-                for seq in append(&*store, thread_id, vec![trace(number), trace(number)]).await.unwrap() {
+                for seq in
+                    append(&*store, thread_id, vec![trace_event(number), trace_event(number)]).await.unwrap()
+                {
                     println!("acknowledged {seq}");
                 }
             }
@@ -65,19 +67,19 @@ async fn append_from_tasks(store: &Arc<Sqlite>, thread_id: ThreadId, appends_per
 async fn a1_j8_two_processes_share_one_thread_without_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("segue.db");
-    let store = Sqlite::open(&database).unwrap();
+    let store = SqliteStore::open(&database).unwrap();
     let thread_id = create(&store).await;
     let children = [(); 2].map(|()| spawn("append_1000", &database, thread_id));
     let mut acknowledged = Vec::new();
     for child in children {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success());
-        acknowledged.extend(crate::crash::acknowledged(&String::from_utf8(output.stdout).unwrap()));
+        acknowledged.extend(crate::crash::acknowledged_seqs(&String::from_utf8(output.stdout).unwrap()));
     }
     acknowledged.sort_unstable();
     assert_eq!(acknowledged, (1..=4_000).collect::<Vec<_>>());
     assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), acknowledged);
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -88,8 +90,8 @@ async fn eight_processes_may_open_a_new_database_at_once() {
     for child in children {
         assert!(child.wait_with_output().unwrap().status.success());
     }
-    let store = Sqlite::open(&database).unwrap();
-    let health = store.health(HealthDepth::Integrity).await.unwrap();
+    let store = SqliteStore::open(&database).unwrap();
+    let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!((health.threads, health.problems), (8, vec![]));
 }
 
@@ -100,12 +102,12 @@ async fn eight_threads_may_open_a_new_database_at_once() {
     let openers: Vec<_> = (0..8)
         .map(|_| {
             let database = database.clone();
-            std::thread::spawn(move || Sqlite::open(&database).unwrap())
+            std::thread::spawn(move || SqliteStore::open(&database).unwrap())
         })
         .collect();
     let stores: Vec<_> = openers.into_iter().map(|opener| opener.join().unwrap()).collect();
     for store in &stores {
         commit(store, vec![Write::CreateThread(thread())]).await.unwrap();
     }
-    assert_eq!(stores[0].health(HealthDepth::Counts).await.unwrap().threads, 8);
+    assert_eq!(stores[0].health(HealthCheckDepth::Counts).await.unwrap().threads, 8);
 }

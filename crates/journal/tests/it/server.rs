@@ -2,5 +2,5 @@
 
 mod broken;
 pub mod races;
-mod soup;
-mod words;
+mod random_workload;
+mod tokenizer_parity;

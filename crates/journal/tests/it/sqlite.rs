@@ -5,13 +5,16 @@ mod size;
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{HealthDepth, HistoryQuery, Sqlite, Store, Superseded, ThreadFilter, Write, history_page};
+use journal::{
+    HealthCheckDepth, HistoryQuery, SqliteStore, Store, SupersededVisibility, ThreadFilter, Write,
+    history_page,
+};
 use protocol::{Rating, RunFeedback};
 use serde_json::json;
 
 use crate::conformance::fixtures::{
-    ai, all_events, all_history, append, calls, checkpoint, commit, compacted, copy, create, create_run,
-    feedback, human, result, thread, trace, undone, whole_run,
+    ai, all_events, all_history, append, checkpoint, commit, compaction_event, complete_run, create,
+    create_run, feedback, fork, human, thread, tool_calls, tool_result, trace_event, undo_event,
 };
 
 #[cfg(unix)]
@@ -20,7 +23,7 @@ async fn k6_files_and_folders_are_the_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("a").join("b");
-    let store = Sqlite::open(&home.join("segue.db")).unwrap();
+    let store = SqliteStore::open(&home.join("segue.db")).unwrap();
     create(&store).await;
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     for (name, expected) in
@@ -38,19 +41,19 @@ async fn a2_seqs_go_on_after_a_restart() {
     let thread = thread();
     let thread_id = thread.thread_id;
     let create = || vec![Write::CreateThread(thread.clone())];
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     commit(&store, create()).await.unwrap();
     assert_eq!(append(&store, thread_id, vec![human("one")]).await.unwrap(), [1]);
     let stored = all_events(&store, thread_id, &[]).await;
     drop(store);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     assert_eq!(all_events(&store, thread_id, &[]).await, stored);
-    assert_eq!(append(&store, thread_id, vec![trace(0)]).await.unwrap(), [2]);
+    assert_eq!(append(&store, thread_id, vec![trace_event(0)]).await.unwrap(), [2]);
     commit(&store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
     drop(store);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     commit(&store, create()).await.unwrap();
-    assert_eq!(append(&store, thread_id, vec![trace(0)]).await.unwrap(), [3]);
+    assert_eq!(append(&store, thread_id, vec![trace_event(0)]).await.unwrap(), [3]);
 }
 
 #[test]
@@ -59,16 +62,16 @@ fn j5_closing_writes_what_was_queued_and_nothing_after() {
     let path = folder.path().join("segue.db");
     let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
     let first = runtime();
-    let store = Arc::new(Sqlite::open(&path).unwrap());
+    let store = Arc::new(SqliteStore::open(&path).unwrap());
     let thread_id = first.block_on(create(&*store));
     let queued = Arc::clone(&store);
     // The answer is never waited for: the runtime ends first.
-    first.spawn(async move { append(&*queued, thread_id, vec![trace(0)]).await });
+    first.spawn(async move { append(&*queued, thread_id, vec![trace_event(0)]).await });
     first.block_on(tokio::task::yield_now());
     drop(first);
     drop(store);
     assert!(!path.with_extension("db-wal").exists(), "the log is folded into the database");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     assert_eq!(runtime().block_on(all_events(&store, thread_id, &[])).len(), 1);
 }
 
@@ -76,7 +79,7 @@ fn j5_closing_writes_what_was_queued_and_nothing_after() {
 async fn a_step_stores_its_channels_only_where_they_change() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let run = create_run(&store, "one").await;
     for step in 0..30 {
         let channels = serde_json::Map::from_iter([
@@ -96,23 +99,23 @@ async fn a_step_stores_its_channels_only_where_they_change() {
 async fn h4_a_list_reads_no_event() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let thread_id = create(&store).await;
     append(&store, thread_id, vec![human("hello")]).await.unwrap();
     rusqlite::Connection::open(&path).unwrap().execute_batch("DROP TABLE events").unwrap();
-    let threads = store.threads(ThreadFilter::of(protocol::Scope::Everyone, 5)).await.unwrap();
+    let threads = store.threads(ThreadFilter::for_scope(protocol::OwnerScope::Everyone, 5)).await.unwrap();
     assert_eq!((threads[0].message_count, threads[0].first_prompt.as_deref()), (1, Some("hello")));
-    assert_eq!(store.health(HealthDepth::Counts).await.unwrap().events, 1);
+    assert_eq!(store.health(HealthCheckDepth::Counts).await.unwrap().events, 1);
 }
 
 #[tokio::test]
 async fn two_stores_in_one_process_see_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let (one, two) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    let (one, two) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
     let thread_id = create(&one).await;
     for (number, store) in [&one, &two, &one, &two].into_iter().enumerate() {
-        let seqs = append(store, thread_id, vec![trace(number as u64)]).await.unwrap();
+        let seqs = append(store, thread_id, vec![trace_event(number as u64)]).await.unwrap();
         assert_eq!(seqs, [number as u64 + 1]);
     }
     assert_eq!(all_events(&one, thread_id, &[]).await, all_events(&two, thread_id, &[]).await);
@@ -122,10 +125,10 @@ async fn two_stores_in_one_process_see_each_other() {
 async fn a25_a_reload_in_the_middle_of_a_run_sees_all_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let (writer, reader) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    let (writer, reader) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
     let run = create_run(&writer, "one").await;
     for number in 1..=20 {
-        append(&writer, run.thread_id, vec![ai("text").in_run(run.run_id)]).await.unwrap();
+        append(&writer, run.thread_id, vec![ai("text").with_run(run.run_id)]).await.unwrap();
         assert_eq!(all_history(&reader, run.thread_id, 50).await.len(), number);
     }
 }
@@ -136,16 +139,21 @@ async fn a20_two_hundred_runs_take_little_more_than_their_messages() {
     /// Rows of the run, its checkpoints, its events and its turns.
     const BYTES_PER_RUN: u64 = 1_024;
     let folder = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(&folder.path().join("segue.db")).unwrap();
+    let store = SqliteStore::open(&folder.path().join("segue.db")).unwrap();
     let thread_id = create(&store).await;
-    let bytes = async || store.health(HealthDepth::Counts).await.unwrap().bytes;
+    let bytes = async || store.health(HealthCheckDepth::Counts).await.unwrap().bytes;
     let (before, mut middle) = (bytes().await, 0);
     for number in 0..RUNS {
         if number == RUNS / 2 {
             middle = bytes().await;
         }
-        let said = vec![human("go"), calls(&["a"]), result("a", &"a line of it\n".repeat(200)), ai("done")];
-        let run = whole_run(&store, thread_id, said).await;
+        let said = vec![
+            human("go"),
+            tool_calls(&["a"]),
+            tool_result("a", &"a line of it\n".repeat(200)),
+            ai("done"),
+        ];
+        let run = complete_run(&store, thread_id, said).await;
         commit(&store, vec![Write::PutCheckpoint(checkpoint(&run, 1))]).await.unwrap();
     }
     let messages: u64 =
@@ -160,14 +168,14 @@ async fn a20_two_hundred_runs_take_little_more_than_their_messages() {
 async fn d5_a_page_without_an_answer_asks_nothing_about_feedback() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let thread_id = create(&store).await;
-    let run = whole_run(&store, thread_id, vec![human("one"), ai("two"), human("three")]).await;
+    let run = complete_run(&store, thread_id, vec![human("one"), ai("two"), human("three")]).await;
     commit(&store, vec![Write::PutFeedback(feedback(&run, Rating::Up, 1))]).await.unwrap();
     rusqlite::Connection::open(&path).unwrap().execute_batch("DROP TABLE run_feedback").unwrap();
     let query = |limit| HistoryQuery {
         limit,
-        feedback: Some(RunFeedback::LOCAL.to_owned()),
+        feedback: Some(RunFeedback::LOCAL_USER.to_owned()),
         ..HistoryQuery::default()
     };
     assert_eq!(history_page(&store, thread_id, &query(1)).await.unwrap().entries.len(), 1);
@@ -179,22 +187,25 @@ async fn d5_a_page_without_an_answer_asks_nothing_about_feedback() {
 async fn d5_a_page_of_a_copy_looks_at_few_of_the_runs_of_its_source() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let source = create(&store).await;
     let said = || vec![human("one"), ai("two")];
-    whole_run(&store, source, said()).await;
-    let second = whole_run(&store, source, said()).await;
+    complete_run(&store, source, said()).await;
+    let second = complete_run(&store, source, said()).await;
     for _ in 0..20 {
-        whole_run(&store, source, said()).await;
+        complete_run(&store, source, said()).await;
     }
-    let fork = copy(&store, source, None).await;
-    let own = whole_run(&store, fork, said()).await;
+    let fork = fork(&store, source, None).await;
+    let own = complete_run(&store, fork, said()).await;
     commit(&store, vec![Write::PutFeedback(feedback(&own, Rating::Up, 1))]).await.unwrap();
     let raw = rusqlite::Connection::open(&path).unwrap();
     let unreadable = "UPDATE runs SET status = 'of a later version' WHERE run_id = ?1";
     assert_eq!(raw.execute(unreadable, [second.run_id.uuid().as_bytes()]).unwrap(), 1);
-    let query =
-        HistoryQuery { limit: 500, feedback: Some(RunFeedback::LOCAL.to_owned()), ..HistoryQuery::default() };
+    let query = HistoryQuery {
+        limit: 500,
+        feedback: Some(RunFeedback::LOCAL_USER.to_owned()),
+        ..HistoryQuery::default()
+    };
     let page = history_page(&store, fork, &query).await.unwrap();
     let told: Vec<_> = page.entries.iter().filter_map(|entry| entry.feedback.as_ref()).collect();
     assert!(matches!(told[..], [Some(given)] if given.run_id == own.run_id), "{told:?}");
@@ -205,24 +216,30 @@ async fn d5_a_page_of_a_copy_looks_at_few_of_the_runs_of_its_source() {
 async fn b15_reading_history_changes_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let thread_id = create(&store).await;
-    let run =
-        whole_run(&store, thread_id, vec![human("one"), calls(&["a"]), result("a", "A"), ai("two")]).await;
+    let run = complete_run(
+        &store,
+        thread_id,
+        vec![human("one"), tool_calls(&["a"]), tool_result("a", "A"), ai("two")],
+    )
+    .await;
     commit(&store, vec![Write::PutFeedback(feedback(&run, Rating::Up, 1))]).await.unwrap();
-    append(&store, thread_id, vec![compacted((1, 2), None, "S"), undone(5, Vec::new())]).await.unwrap();
+    append(&store, thread_id, vec![compaction_event((1, 2), None, "S"), undo_event(5, Vec::new())])
+        .await
+        .unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
     let version = || other.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).unwrap();
     let before = version();
-    for superseded in [Superseded::Hidden, Superseded::Shown] {
+    for superseded in [SupersededVisibility::Hidden, SupersededVisibility::Shown] {
         for limit in 1..=7 {
-            let feedback = Some(RunFeedback::LOCAL.to_owned());
+            let feedback = Some(RunFeedback::LOCAL_USER.to_owned());
             let query = HistoryQuery { limit, superseded, feedback, ..HistoryQuery::default() };
             history_page(&store, thread_id, &query).await.unwrap();
         }
     }
     store.run_events(thread_id, run.run_id, 0, 5).await.unwrap();
-    store.feedback(thread_id, &[run.run_id], RunFeedback::LOCAL).await.unwrap();
+    store.feedback(thread_id, &[run.run_id], RunFeedback::LOCAL_USER).await.unwrap();
     assert_eq!(version(), before);
     append(&store, thread_id, vec![human("three")]).await.unwrap();
     assert_ne!(version(), before, "a change is seen");

@@ -4,25 +4,25 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use journal::{HealthDepth, Sqlite, Store, Write};
+use journal::{HealthCheckDepth, SqliteStore, Store, Write};
 use protocol::{EventType, NewEvent, Thread, ThreadId};
 use rusqlite::types::Value;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::conformance::fixtures::{ai, append, at, commit, create, human, rewind, thread, trace};
+use crate::conformance::fixtures::{ai, append, at, commit, create, human, rewind, thread, trace_event};
 
-struct Fixture {
+struct TurnLogFixture {
     _folder: TempDir,
     path: PathBuf,
-    store: Sqlite,
+    store: SqliteStore,
 }
 
-fn fixture() -> Fixture {
+fn fixture() -> TurnLogFixture {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
-    Fixture { _folder: folder, path, store }
+    let store = SqliteStore::open(&path).unwrap();
+    TurnLogFixture { _folder: folder, path, store }
 }
 
 /// The rows a query finds, as another program sees them: one text each.
@@ -43,13 +43,13 @@ fn rows(path: &Path, sql: &str) -> Vec<String> {
     statement.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-fn said(event_type: EventType, content: &serde_json::Value) -> NewEvent {
+fn message_event(event_type: EventType, content: &serde_json::Value) -> NewEvent {
     NewEvent::new(event_type, content, at(2)).unwrap()
 }
 
 #[tokio::test]
 async fn it_has_what_people_and_models_said() {
-    let Fixture { path, store, _folder } = fixture();
+    let TurnLogFixture { path, store, _folder } = fixture();
     let reviewer = Thread { assistant_id: "reviewer".parse().unwrap(), ..thread() };
     let (one, two, gone) = (create(&store).await, reviewer.thread_id, create(&store).await);
     commit(&store, vec![Write::CreateThread(reviewer)]).await.unwrap();
@@ -58,12 +58,16 @@ async fn it_has_what_people_and_models_said() {
     let parts = json!({"type": "ai", "content": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "a\u{0}"},
                                                  {"type": "text", "text": "b"}], "model": "m"});
     append(&store, gone, vec![human("from a thread that is deleted")]).await.unwrap();
-    append(&store, one, vec![human("hello").keyed("k"), flagged("side"), flagged("injected"), trace(0)])
-        .await
-        .unwrap();
+    append(
+        &store,
+        one,
+        vec![human("hello").with_key("k"), flagged("side"), flagged("injected"), trace_event(0)],
+    )
+    .await
+    .unwrap();
     append(&store, two, vec![human("other agent")]).await.unwrap();
-    let answers = [call, parts].map(|content| said(EventType::AiMessage, &content));
-    append(&store, one, [vec![human("hello").keyed("k")], answers.into(), vec![ai("done")]].concat())
+    let answers = [call, parts].map(|content| message_event(EventType::AiMessage, &content));
+    append(&store, one, [vec![human("hello").with_key("k")], answers.into(), vec![ai("done")]].concat())
         .await
         .unwrap();
     commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
@@ -97,10 +101,10 @@ async fn its_words_are_those_a_first_prompt_is_taken_from() {
         vec![text("quotes \" and \\ and \t and 𝄞 and \u{2028} and {\"type\":\"text\"}")],
         vec![json!({"text": "keys in another order", "type": "text", "more": [{"text": "no"}]})],
     ];
-    let Fixture { path, store, _folder } = fixture();
+    let TurnLogFixture { path, store, _folder } = fixture();
     for content in &cases {
         let thread_id = create(&store).await;
-        let message = said(EventType::HumanMessage, &json!({"type": "human", "content": content}));
+        let message = message_event(EventType::HumanMessage, &json!({"type": "human", "content": content}));
         append(&store, thread_id, vec![message]).await.unwrap();
         let prompt = store.thread(thread_id).await.unwrap().unwrap().first_prompt;
         let found = rows(
@@ -111,14 +115,14 @@ async fn its_words_are_those_a_first_prompt_is_taken_from() {
     }
     let nothing = [text(""), text(" \n\t"), json!({"type": "media"})].map(|part| json!({"content": [part]}));
     let thread_id = create(&store).await;
-    let events = nothing.map(|content| said(EventType::HumanMessage, &content)).into();
+    let events = nothing.map(|content| message_event(EventType::HumanMessage, &content)).into();
     append(&store, thread_id, events).await.unwrap();
     assert_eq!(rows(&path, "SELECT count(*) FROM turn_log"), [cases.len().to_string()]);
 }
 
 #[tokio::test]
 async fn its_times_are_those_of_the_events() {
-    let Fixture { path, store, _folder } = fixture();
+    let TurnLogFixture { path, store, _folder } = fixture();
     let thread_id = create(&store).await;
     let times = [
         "-000100-01-01T00:00:00.000000001Z",
@@ -137,7 +141,7 @@ async fn its_times_are_those_of_the_events() {
 
 #[tokio::test]
 async fn turns_that_were_superseded_are_archived_and_copies_are_no_turns() {
-    let Fixture { path, store, _folder } = fixture();
+    let TurnLogFixture { path, store, _folder } = fixture();
     let (one, two, fork) = (create(&store).await, create(&store).await, create(&store).await);
     append(&store, one, vec![human("one"), ai("two"), human("three")]).await.unwrap();
     append(&store, two, vec![human("of another thread")]).await.unwrap();
@@ -158,29 +162,29 @@ async fn turns_that_were_superseded_are_archived_and_copies_are_no_turns() {
     // A turn is its source's: the copy neither takes it away nor keeps it.
     commit(&store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap();
     assert_eq!(turns(), [r#""of another thread" 0"#, r#""and otherwise" 0"#]);
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn an_index_is_not_given_again_after_its_thread_is_deleted() {
-    let Fixture { path, store, _folder } = fixture();
+    let TurnLogFixture { path, store, _folder } = fixture();
     let (kept, gone) = (create(&store).await, create(&store).await);
     append(&store, kept, vec![human("one")]).await.unwrap();
     append(&store, gone, vec![human("two"), ai("three")]).await.unwrap();
     commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
     drop(store);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     append(&store, kept, vec![ai("four")]).await.unwrap();
     commit(&store, vec![Write::DeleteThread { thread_id: kept }]).await.unwrap();
     append(&store, create(&store).await, vec![human("five"), ai("six")]).await.unwrap();
     let found = rows(&path, "SELECT turn_index, content FROM turn_log");
     assert_eq!(found, [r#"5 "five""#, r#"6 "six""#]);
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn turns_can_be_archived_through_it_and_nothing_else_can_be_changed() {
-    let Fixture { path, store, _folder } = fixture();
+    let TurnLogFixture { path, store, _folder } = fixture();
     let (one, two) = (create(&store).await, create(&store).await);
     let talk = |thread_id: ThreadId| append(&store, thread_id, vec![human("q"), ai("a")]);
     for thread_id in [one, two, one, two] {
@@ -200,12 +204,12 @@ async fn turns_can_be_archived_through_it_and_nothing_else_can_be_changed() {
         let refused = raw.execute(change, []).unwrap_err().to_string();
         assert!(refused.contains("because it is a view"), "{change}: {refused}");
     }
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn its_windows_come_from_an_index() {
-    let Fixture { path, store: _store, _folder } = fixture();
+    let TurnLogFixture { path, store: _store, _folder } = fixture();
     for condition in ["turn_index BETWEEN 3 AND 9", "archived = 0", "thread_id = 't'"] {
         let plan = rows(
             &path,

@@ -3,70 +3,70 @@
 
 use std::sync::Arc;
 
-use agent::{Position, State};
+use agent::{FramePosition, ThreadSnapshot};
 use protocol::{Interrupt, RunStatus};
 use serde_json::{Value, json};
 
-use super::filter::HISTORY;
+use super::filter::HISTORY_CHANNEL;
+use super::history;
 use super::messages;
-use super::out::{ChannelEvent, ChannelWriter};
-use super::stored;
-use crate::streams::about::About;
-use crate::streams::item::{Encoder, ItemSource, Needs, StreamItem};
-use crate::streams::need::Points;
+use super::writer::{ChannelEvent, ChannelWriter};
+use crate::streams::item::{Encoder, EncoderNeeds, ItemSource, StreamItem};
+use crate::streams::journal_query::CheckpointStates;
+use crate::streams::origin::RunOrigin;
 use crate::streams::transcript::StreamedState;
 use crate::wire;
 
 impl Encoder for ChannelWriter {
-    fn at(&mut self, position: Position) {
+    fn set_frame_position(&mut self, position: FramePosition) {
         self.set_position(position);
     }
 
-    fn enter(&mut self, namespace: &Arc<str>) {
+    fn enter_namespace(&mut self, namespace: &Arc<str>) {
         self.set_namespace(namespace);
     }
 
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> EncoderNeeds {
         // Which blocks a message has is counted, whether the client wants to see them or not.
-        Needs {
-            points: self.filter.has("checkpoints"),
-            messages: self.filter.has("values"),
-            speech: true,
-            admission: self.filter.has(HISTORY),
+        EncoderNeeds {
+            checkpoints: self.filter.has_channel("checkpoints"),
+            messages: self.filter.has_channel("values"),
+            streamed_messages: true,
+            admission: self.filter.has_channel(HISTORY_CHANNEL),
         }
     }
 
     fn encode(&mut self, source: &ItemSource<'_>, item: StreamItem<'_>) {
-        self.clock(source.clock);
+        self.advance_clock(source.clock);
         let node = source.step.node.as_str();
         match item {
-            StreamItem::RunStarted | StreamItem::RunFound => self.begun(source.about),
-            StreamItem::Delta(delta) => messages::delta(&delta, node, self),
-            StreamItem::ToolStarted { call_id, name, args } => self.tools(node, || {
+            StreamItem::RunStarted | StreamItem::RunJoined => self.send_run_started(source.origin),
+            StreamItem::Delta(delta) => messages::send_delta(&delta, node, self),
+            StreamItem::ToolStarted { call_id, name, args } => self.send_tool_event(node, || {
                 json!({"event": "tool-started", "tool_call_id": call_id, "tool_name": name, "input": args})
             }),
             StreamItem::Custom { name, payload } => {
                 let data = || json!({"name": name, "payload": payload});
                 self.send_custom(name, ChannelEvent { node: Some(node), ..ChannelEvent::new("custom", data) });
             }
-            StreamItem::Message(stored) => messages::stored(stored, node, self),
-            StreamItem::Stored(event) => stored::tell(event, self),
+            StreamItem::Message(stored) => messages::send_stored_message(stored, node, self),
+            StreamItem::Stored(event) => history::send_stored_event(event, self),
             StreamItem::Update(writes) => {
-                let data = || json!({writes.node: writes.merged()});
+                let data = || json!({writes.node: writes.to_object()});
                 self.send(ChannelEvent { node: Some(writes.node), ..ChannelEvent::new("updates", data) });
             }
-            StreamItem::Values(values) => self.values(&values),
-            StreamItem::Points(points) => self.points(points),
-            StreamItem::CaughtUp(state, values) => {
-                self.values(&values);
-                self.point(state);
-                for asked in state.interrupts.iter().filter(|asked| asked.run_id == source.about.run_id) {
-                    self.asks(source.about, asked);
+            StreamItem::Values(values) => self.send_values(&values),
+            StreamItem::Checkpoints(points) => self.send_checkpoints(points),
+            StreamItem::Snapshot(state, values) => {
+                self.send_values(&values);
+                self.send_checkpoint(state);
+                for asked in state.interrupts.iter().filter(|asked| asked.run_id == source.origin.run_id) {
+                    self.send_interrupt(source.origin, asked);
                 }
             }
-            StreamItem::Interrupted(interrupt) => self.asks(source.about, interrupt),
+            StreamItem::Interrupted(interrupt) => self.send_interrupt(source.origin, interrupt),
             StreamItem::RunEnded(status, failure) => {
-                self.ended(source.about, status, failure.map(|failure| failure.message));
+                self.send_run_ended(source.origin, status, failure.map(|failure| failure.message));
             }
             StreamItem::TaskStarted(_)
             | StreamItem::TaskFailed(_)
@@ -77,32 +77,32 @@ impl Encoder for ChannelWriter {
 }
 
 impl ChannelWriter {
-    fn values(&mut self, values: &StreamedState<'_>) {
+    fn send_values(&mut self, values: &StreamedState<'_>) {
         self.send(ChannelEvent::new("values", || values));
     }
 
-    fn points(&mut self, points: Option<&Points>) {
+    fn send_checkpoints(&mut self, points: Option<&CheckpointStates>) {
         let Some(points) = points else {
-            self.pass();
-            return self.pass();
+            self.skip_event();
+            return self.skip_event();
         };
         match &points.input {
-            Some(input) => self.point(input),
-            None => self.pass(),
+            Some(input) => self.send_checkpoint(input),
+            None => self.skip_event(),
         }
-        self.point(&points.state);
+        self.send_checkpoint(&points.state);
     }
 
-    fn point(&mut self, state: &State) {
-        let State { checkpoint_id, parent_id, number, .. } = state;
-        let source = wire::state::source(state);
+    fn send_checkpoint(&mut self, state: &ThreadSnapshot) {
+        let ThreadSnapshot { checkpoint_id, parent_id, number, .. } = state;
+        let source = wire::state::checkpoint_source(state);
         self.send(ChannelEvent::new(
             "checkpoints",
             || json!({"id": checkpoint_id, "parent_id": parent_id, "step": number, "source": source}),
         ));
     }
 
-    fn begun(&mut self, about: &About) {
+    fn send_run_started(&mut self, about: &RunOrigin) {
         let graph_name = &about.graph_id;
         self.send(ChannelEvent::new("lifecycle", || match &about.call_id {
             None => json!({"event": "running", "graph_name": graph_name}),
@@ -110,13 +110,13 @@ impl ChannelWriter {
                 let cause = json!({"type": "toolCall", "tool_call_id": call_id});
                 json!({
                     "event": "started", "graph_name": graph_name, "cause": cause,
-                    "namespace": segments(about), "thread_id": about.held_in,
+                    "namespace": namespace_segments(about), "thread_id": about.message_thread_id,
                 })
             }
         }));
     }
 
-    fn ended(&mut self, about: &About, status: RunStatus, failure: Option<String>) {
+    fn send_run_ended(&mut self, about: &RunOrigin, status: RunStatus, failure: Option<String>) {
         let event = match status {
             RunStatus::Error | RunStatus::Timeout => "failed",
             RunStatus::Interrupted | RunStatus::Cancelled => "interrupted",
@@ -128,16 +128,16 @@ impl ChannelWriter {
                 data["error"] = json!(failure);
             }
             if !about.is_root() {
-                data["namespace"] = segments(about);
+                data["namespace"] = namespace_segments(about);
             }
             data
         }));
     }
 
     /// Sends a question, once.
-    fn asks(&mut self, about: &About, interrupt: &Interrupt) {
+    fn send_interrupt(&mut self, about: &RunOrigin, interrupt: &Interrupt) {
         // What a sub-agent asks, its parent asks for it.
-        if !about.is_root() || !self.note_question(interrupt.interrupt_id) {
+        if !about.is_root() || !self.mark_interrupt_sent(interrupt.interrupt_id) {
             return;
         }
         let wire::Interrupt { id, value } = wire::Interrupt::from(interrupt);
@@ -146,12 +146,12 @@ impl ChannelWriter {
         self.send(ChannelEvent { method: "input.requested", node, ..ChannelEvent::new("input", data) });
     }
 
-    pub(super) fn tools(&mut self, node: &str, data: impl FnOnce() -> Value) {
+    pub(super) fn send_tool_event(&mut self, node: &str, data: impl FnOnce() -> Value) {
         self.send(ChannelEvent { node: Some(node), ..ChannelEvent::new("tools", data) });
     }
 }
 
 /// Returns where within the run the sub-agent works.
-fn segments(about: &About) -> Value {
+fn namespace_segments(about: &RunOrigin) -> Value {
     about.namespace.split('|').filter(|segment| !segment.is_empty()).collect()
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::fault::Fault;
+use crate::error::ApiError;
 
 /// The channels there are, beside `custom:<name>`.
 const CHANNELS: [&str; 10] = [
@@ -16,11 +16,11 @@ const CHANNELS: [&str; 10] = [
     "checkpoints",
     "tasks",
     "custom",
-    HISTORY,
+    HISTORY_CHANNEL,
 ];
 
 /// Segue's own channel: every event that is stored, as the history shows it.
-pub(super) const HISTORY: &str = "history";
+pub(super) const HISTORY_CHANNEL: &str = "history";
 
 /// The most channels or namespaces of one request.
 const ENTRIES_MAX: usize = 64;
@@ -28,7 +28,7 @@ const ENTRIES_MAX: usize = 64;
 /// What a client wants to see.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
-pub(crate) struct FilterBody {
+pub(crate) struct EventFilterBody {
     /// What sorts of event: `values`, `updates`, `messages`, `tools`, `lifecycle`, `input`, `checkpoints`, `tasks`, `custom`,
     /// `custom:<name>`, `history`.
     channels: Option<Vec<String>>,
@@ -42,22 +42,22 @@ pub(crate) struct FilterBody {
 
 /// What a client wants to see, checked.
 #[derive(Debug, Clone)]
-pub(crate) struct Filter {
+pub(crate) struct EventFilter {
     channels: Vec<String>,
     namespaces: Vec<Vec<String>>,
     depth: Option<usize>,
     pub(super) since: u64,
 }
 
-impl FilterBody {
+impl EventFilterBody {
     /// Checks what is wanted.
     ///
     /// # Errors
     /// When there is no channel, or an unknown one.
-    pub(crate) fn filter(self) -> Result<Filter, Fault> {
+    pub(crate) fn into_filter(self) -> Result<EventFilter, ApiError> {
         let channels = self.channels.unwrap_or_default();
         if channels.is_empty() {
-            return Err(Fault::bad_request("`channels` must name at least one channel"));
+            return Err(ApiError::bad_request("`channels` must name at least one channel"));
         }
         let is_known = |channel: &str| {
             CHANNELS.contains(&channel)
@@ -65,33 +65,33 @@ impl FilterBody {
         };
         if let Some(unknown) = channels.iter().find(|channel| !is_known(channel)) {
             let shown: String = unknown.chars().take(80).collect();
-            return Err(Fault::bad_request(format!(
+            return Err(ApiError::bad_request(format!(
                 "unknown channel `{shown}`: known are {}",
                 CHANNELS.join(", ")
             )));
         }
         let namespaces = self.namespaces.unwrap_or_default();
         if channels.len() > ENTRIES_MAX || namespaces.len() > ENTRIES_MAX {
-            return Err(Fault::bad_request(format!("at most {ENTRIES_MAX} channels and namespaces")));
+            return Err(ApiError::bad_request(format!("at most {ENTRIES_MAX} channels and namespaces")));
         }
-        Ok(Filter { channels, namespaces, depth: self.depth, since: self.since.unwrap_or(0) })
+        Ok(EventFilter { channels, namespaces, depth: self.depth, since: self.since.unwrap_or(0) })
     }
 }
 
-impl Filter {
+impl EventFilter {
     /// Returns whether events of the channel are wanted at all.
-    pub(super) fn has(&self, channel: &str) -> bool {
+    pub(super) fn has_channel(&self, channel: &str) -> bool {
         self.channels.iter().any(|wanted| wanted == channel)
     }
 
     /// Returns whether what the custom event of that name says is wanted.
     pub(super) fn has_custom(&self, name: &str) -> bool {
         let named = |wanted: &String| wanted.strip_prefix("custom:").is_some_and(|wanted| wanted == name);
-        self.has("custom") || self.channels.iter().any(named)
+        self.has_channel("custom") || self.channels.iter().any(named)
     }
 
     /// Returns whether events from there are wanted.
-    pub(super) fn admits(&self, namespace: &[&str]) -> bool {
+    pub(super) fn admits_namespace(&self, namespace: &[&str]) -> bool {
         let below = |prefix: &[String]| {
             let is_prefix =
                 prefix.len() <= namespace.len() && prefix.iter().zip(namespace).all(|(a, b)| a == b);
@@ -111,8 +111,8 @@ mod tests {
 
     use super::*;
 
-    fn filter(body: &Value) -> Result<Filter, Fault> {
-        serde_json::from_value::<FilterBody>(body.clone()).unwrap().filter()
+    fn filter(body: &Value) -> Result<EventFilter, ApiError> {
+        serde_json::from_value::<EventFilterBody>(body.clone()).unwrap().into_filter()
     }
 
     #[test]
@@ -127,13 +127,15 @@ mod tests {
         }
         let all: Vec<&str> = CHANNELS.into_iter().chain(["custom:progress"]).collect();
         let filter = filter(&json!({"channels": all, "unknown": 1})).unwrap();
-        assert!(filter.has("values") && filter.has_custom("anything"));
+        assert!(filter.has_channel("values") && filter.has_custom("anything"));
     }
 
     #[test]
     fn custom_events_are_wanted_by_name_or_all() {
         let filter = filter(&json!({"channels": ["custom:progress"]})).unwrap();
-        assert!(filter.has_custom("progress") && !filter.has_custom("notice") && !filter.has("custom"));
+        assert!(
+            filter.has_custom("progress") && !filter.has_custom("notice") && !filter.has_channel("custom")
+        );
     }
 
     #[test]
@@ -141,7 +143,7 @@ mod tests {
         let check = |body: Value, namespace: &[&str], expected: bool| {
             let mut body = body;
             body["channels"] = json!(["values"]);
-            assert_eq!(filter(&body).unwrap().admits(namespace), expected, "{body} {namespace:?}");
+            assert_eq!(filter(&body).unwrap().admits_namespace(namespace), expected, "{body} {namespace:?}");
         };
         check(json!({}), &["tools:c1", "model"], true);
         check(json!({"namespaces": [[]], "depth": 1}), &[], true);

@@ -3,14 +3,14 @@
 
 use std::fmt;
 
-use agent::Position;
+use agent::FramePosition;
 use protocol::Seq;
 
 /// The id of one event of a stream: the place of the frame, and which of the events it became.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventId {
-    pub(crate) at: Position,
-    pub(crate) n: u32,
+    pub(crate) position: FramePosition,
+    pub(crate) index: u32,
 }
 
 /// Where a client that comes back wants to go on.
@@ -26,15 +26,15 @@ pub(crate) enum Cursor {
 
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}-{}", self.at.seq, self.at.sub, self.n)
+        write!(f, "{}-{}-{}", self.position.seq, self.position.sub, self.index)
     }
 }
 
 impl Cursor {
     /// Returns the same in a thread whose last event is `last_seq`: a place behind that is one of another thread or server.
-    pub(crate) fn within(self, last_seq: Seq) -> Self {
+    pub(crate) fn clamp_to_thread(self, last_seq: Seq) -> Self {
         match self {
-            Self::After(id) if id.at.seq > last_seq => Self::Foreign,
+            Self::After(id) if id.position.seq > last_seq => Self::Foreign,
             Self::Beginning | Self::After(_) | Self::Foreign => self,
         }
     }
@@ -52,7 +52,7 @@ impl Cursor {
                 let (Ok(sub), Ok(n)) = (u32::try_from(sub), u32::try_from(n)) else {
                     return Some(Self::Foreign);
                 };
-                Some(Self::After(EventId { at: Position { seq, sub }, n }))
+                Some(Self::After(EventId { position: FramePosition { seq, sub }, index: n }))
             }
             (Some(Ok(_)), None | Some(Ok(_)), None, None) => Some(Self::Foreign),
             _ => None,
@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn i1_every_last_event_id_has_a_defined_meaning() {
-        let id = |seq, sub, n| Some(Cursor::After(EventId { at: Position { seq, sub }, n }));
+        let id =
+            |seq, sub, n| Some(Cursor::After(EventId { position: FramePosition { seq, sub }, index: n }));
         let cases = [
             ("-1", Some(Cursor::Beginning)),
             ("-", Some(Cursor::Beginning)),
@@ -90,15 +91,18 @@ mod tests {
 
     #[test]
     fn i1_a_place_behind_the_end_of_a_thread_is_of_another_one() {
-        let cursor = |text: &str| Cursor::parse(text).unwrap().within(12);
-        assert_eq!(cursor("12-3-1"), Cursor::After(EventId { at: Position { seq: 12, sub: 3 }, n: 1 }));
+        let cursor = |text: &str| Cursor::parse(text).unwrap().clamp_to_thread(12);
+        assert_eq!(
+            cursor("12-3-1"),
+            Cursor::After(EventId { position: FramePosition { seq: 12, sub: 3 }, index: 1 })
+        );
         assert_eq!((cursor("13-0-0"), cursor("-1")), (Cursor::Foreign, Cursor::Beginning));
     }
 
     #[test]
     fn i2_an_id_reads_back_as_the_place_it_names() {
-        let id = EventId { at: Position { seq: 40, sub: 2 }, n: 1 };
+        let id = EventId { position: FramePosition { seq: 40, sub: 2 }, index: 1 };
         assert_eq!(Cursor::parse(&id.to_string()), Some(Cursor::After(id)));
-        assert!(id < EventId { at: Position { seq: 40, sub: 10 }, n: 0 });
+        assert!(id < EventId { position: FramePosition { seq: 40, sub: 10 }, index: 0 });
     }
 }

@@ -1,6 +1,6 @@
 //! What the modes say of messages, steps and points of the thread's past.
 
-use agent::State;
+use agent::ThreadSnapshot;
 use jiff::Timestamp;
 use protocol::ThreadId;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::wire;
 
 /// How a step ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TaskEnd<'a> {
+pub(super) struct TaskResult<'a> {
     pub(super) error: Option<&'a str>,
     pub(super) result: &'a Map<String, Value>,
     pub(super) interrupts: &'a [wire::Interrupt],
@@ -20,8 +20,8 @@ pub(super) struct TaskEnd<'a> {
 
 /// Returns what is sent with the messages of a step: the client's own notes, and where the messages come from.
 pub(super) fn message_metadata<'a>(source: &ItemSource<'a>) -> &'a RawValue {
-    let ItemSource { about, step, .. } = *source;
-    step.metadata.get_or_init(|| {
+    let ItemSource { origin: about, step, .. } = *source;
+    step.message_metadata.get_or_init(|| {
         let divided = if about.namespace.is_empty() { "" } else { "|" };
         let namespace = format!("{}{divided}{}:{}", about.namespace, step.node, about.task_id(step));
         let mut metadata = about.metadata.clone();
@@ -29,7 +29,7 @@ pub(super) fn message_metadata<'a>(source: &ItemSource<'a>) -> &'a RawValue {
             "run_id": about.run_id, "thread_id": about.thread_id, "graph_id": about.graph_id,
             "assistant_id": about.assistant_id, "run_attempt": 1,
             "langgraph_node": step.node, "langgraph_step": step.number,
-            "langgraph_triggers": [trigger(&step.node)], "langgraph_path": ["__pregel_pull", step.node],
+            "langgraph_triggers": [trigger_name(&step.node)], "langgraph_path": ["__pregel_pull", step.node],
             "langgraph_checkpoint_ns": namespace, "checkpoint_ns": namespace,
         });
         if let Value::Object(own) = own {
@@ -44,17 +44,17 @@ pub(super) fn message_metadata<'a>(source: &ItemSource<'a>) -> &'a RawValue {
 }
 
 /// Returns what is sent of a step that begins.
-pub(super) fn task_started(source: &ItemSource<'_>, input: &impl Serialize) -> Value {
-    let ItemSource { about, step, .. } = source;
+pub(super) fn task_started_payload(source: &ItemSource<'_>, input: &impl Serialize) -> Value {
+    let ItemSource { origin: about, step, .. } = source;
     json!({
         "id": about.task_id(step), "name": step.node, "input": input,
-        "triggers": [trigger(&step.node)], "metadata": {},
+        "triggers": [trigger_name(&step.node)], "metadata": {},
     })
 }
 
 /// Returns what is sent of a step that ended.
-pub(super) fn task_ended(source: &ItemSource<'_>, ended: &TaskEnd<'_>) -> Value {
-    let ItemSource { about, step, .. } = source;
+pub(super) fn task_ended_payload(source: &ItemSource<'_>, ended: &TaskResult<'_>) -> Value {
+    let ItemSource { origin: about, step, .. } = source;
     json!({
         "id": about.task_id(step), "name": step.node, "error": ended.error,
         "result": ended.result, "interrupts": ended.interrupts,
@@ -62,13 +62,13 @@ pub(super) fn task_ended(source: &ItemSource<'_>, ended: &TaskEnd<'_>) -> Value 
 }
 
 /// Puts what is sent of a step or a point into the envelope of the mode `debug`.
-pub(super) fn debug(kind: &str, step: i64, at: Timestamp, payload: &Value) -> Value {
+pub(super) fn debug_payload(kind: &str, step: i64, at: Timestamp, payload: &Value) -> Value {
     json!({"step": step, "timestamp": wire::timestamp(at), "type": kind, "payload": payload})
 }
 
 /// Returns what is sent of a point of the thread's past.
-pub(super) fn point(thread_id: ThreadId, state: &State) -> Value {
-    let state = wire::state::ThreadState::of(thread_id, Some(state));
+pub(super) fn checkpoint_payload(thread_id: ThreadId, state: &ThreadSnapshot) -> Value {
+    let state = wire::state::ThreadState::from_state(thread_id, Some(state));
     let mut state = serde_json::to_value(state).unwrap_or_default();
     let config = |checkpoint: &Value| match checkpoint {
         Value::Null => Value::Null,
@@ -84,7 +84,7 @@ pub(super) fn point(thread_id: ThreadId, state: &State) -> Value {
 }
 
 /// Returns what a tool or hook tells, marked with what it is.
-pub(super) fn custom(name: &str, payload: &Value) -> Value {
+pub(super) fn custom_payload(name: &str, payload: &Value) -> Value {
     let mut marked = Map::from_iter([("type".to_owned(), Value::from(name))]);
     match payload {
         Value::Object(fields) => {
@@ -95,6 +95,6 @@ pub(super) fn custom(name: &str, payload: &Value) -> Value {
     Value::Object(marked)
 }
 
-fn trigger(node: &str) -> String {
+fn trigger_name(node: &str) -> String {
     format!("branch:to:{node}")
 }

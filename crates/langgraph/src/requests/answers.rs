@@ -1,16 +1,16 @@
 //! Answers as clients write them: the decisions alone or in a list, and the names that clients in JavaScript use. Which
 //! question an answer is for is not decided here.
 
-use agent::{Answer, UnreadableAnswer};
+use agent::{ParsedAnswer, UnreadableAnswer};
 use serde_json::{Map, Value};
 
 /// Reads what an answer decides.
-pub(super) fn read_answer(answer: &Value) -> Answer {
+pub(super) fn read_answer(answer: &Value) -> ParsedAnswer {
     let shaped = match answer {
-        Value::Object(fields) if fields.contains_key("decisions") => tidied(fields),
+        Value::Object(fields) if fields.contains_key("decisions") => normalize_decisions(fields),
         // One decision by itself, or a list of them.
-        Value::Object(fields) if fields.contains_key("type") => wrapped(std::slice::from_ref(answer)),
-        Value::Array(decisions) => wrapped(decisions),
+        Value::Object(fields) if fields.contains_key("type") => wrap_decisions(std::slice::from_ref(answer)),
+        Value::Array(decisions) => wrap_decisions(decisions),
         other => other.clone(),
     };
     serde_json::from_value(shaped).map_err(|error| {
@@ -19,20 +19,20 @@ pub(super) fn read_answer(answer: &Value) -> Answer {
     })
 }
 
-fn tidied(fields: &Map<String, Value>) -> Value {
+fn normalize_decisions(fields: &Map<String, Value>) -> Value {
     match fields.get("decisions") {
-        Some(Value::Array(decisions)) => wrapped(decisions),
+        Some(Value::Array(decisions)) => wrap_decisions(decisions),
         _ => Value::Object(fields.clone()),
     }
 }
 
-fn wrapped(decisions: &[Value]) -> Value {
-    let decisions = decisions.iter().map(snake_cased).collect();
+fn wrap_decisions(decisions: &[Value]) -> Value {
+    let decisions = decisions.iter().map(to_snake_case).collect();
     Value::Object(Map::from_iter([("decisions".to_owned(), Value::Array(decisions))]))
 }
 
 /// Clients in JavaScript write `editedAction`, alone or beside its twin.
-fn snake_cased(decision: &Value) -> Value {
+fn to_snake_case(decision: &Value) -> Value {
     let mut decision = decision.clone();
     if let Some(fields) = decision.as_object_mut()
         && let Some(edited) = fields.remove("editedAction")

@@ -1,20 +1,20 @@
 //! Messages as clients send them: texts, pairs of a role and a text, objects with a role or a type. Reading them is pure;
 //! what becomes of the thread by them is decided by whoever asked.
 
+mod block_form;
 mod content;
-mod form;
 
-use agent::{CONTENT_FORMS, Change, InputMessage, fields_block};
+use agent::{CONTENT_FORMS, InputMessage, MessageChange, client_fields_block};
 use jiff::Timestamp;
-use protocol::{AiMessage, Block, HumanMessage, Message, ThreadId, ToolMessage, ToolStatus};
+use protocol::{AiMessage, ContentBlock, HumanMessage, Message, ThreadId, ToolMessage, ToolStatus};
 use serde_json::{Map, Value, json};
 
-use self::content::Content;
-use self::form::Form;
-pub(crate) use self::form::client_content;
+use self::block_form::BlockForm;
+pub(crate) use self::block_form::client_content_blocks;
+use self::content::ClientContent;
 
 /// What a message has beside its content that is kept with it, under `as` the type it was sent as where ours is another.
-const KEPT_FIELDS: [&str; 3] = ["name", "additional_kwargs", "artifact"];
+const PRESERVED_FIELDS: [&str; 3] = ["name", "additional_kwargs", "artifact"];
 
 /// The id that removes every message.
 const REMOVE_ALL: &str = "__remove_all__";
@@ -31,7 +31,7 @@ const FIELDS_BYTES_MAX: usize = 64 << 10;
 /// What is wrong with a client's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {reason}")]
-pub(crate) struct MessageFault {
+pub(crate) struct MessageError {
     /// Where, such as `messages[0].content`.
     pub(crate) at: String,
     /// What.
@@ -40,9 +40,9 @@ pub(crate) struct MessageFault {
 
 /// The thread that messages are put into, and when they came.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Destination {
+pub(crate) struct MessageDestination {
     pub(crate) thread_id: ThreadId,
-    pub(crate) at: Timestamp,
+    pub(crate) received_at: Timestamp,
 }
 
 /// Reads the messages a client sent: one, or several. `to` is where the bytes in them belong; without it the bytes are
@@ -50,31 +50,37 @@ pub(crate) struct Destination {
 ///
 /// # Errors
 /// Which of them cannot be read, and why.
-pub(crate) fn messages_in(value: &Value, to: Option<Destination>) -> Result<Vec<InputMessage>, MessageFault> {
+pub(crate) fn read_messages(
+    value: &Value,
+    to: Option<MessageDestination>,
+) -> Result<Vec<InputMessage>, MessageError> {
     let one = std::slice::from_ref(value);
     let (given, is_list) = match value {
         Value::Null => return Ok(Vec::new()),
         Value::Array(several) => (several.as_slice(), true),
         Value::String(_) | Value::Object(_) => (one, false),
         Value::Bool(_) | Value::Number(_) => {
-            return Err(fault("messages", "expected a message or a list of messages"));
+            return Err(message_error("messages", "expected a message or a list of messages"));
         }
     };
     if given.len() > MESSAGES_MAX {
-        return Err(fault("messages", format!("{} messages, the most is {MESSAGES_MAX}", given.len())));
+        return Err(message_error(
+            "messages",
+            format!("{} messages, the most is {MESSAGES_MAX}", given.len()),
+        ));
     }
     let at = |index: usize| if is_list { format!("messages[{index}]") } else { "messages".to_owned() };
-    let read = |(index, value)| Reader { at: at(index), to }.read(value);
+    let read = |(index, value)| MessageReader { path: at(index), destination: to }.read(value);
     given.iter().enumerate().map(read).collect()
 }
 
-fn fault(at: impl Into<String>, reason: impl Into<String>) -> MessageFault {
-    MessageFault { at: at.into(), reason: reason.into() }
+fn message_error(at: impl Into<String>, reason: impl Into<String>) -> MessageError {
+    MessageError { at: at.into(), reason: reason.into() }
 }
 
 /// What a client's message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ClientRole {
     Human,
     System,
     Ai,
@@ -82,8 +88,8 @@ enum Role {
     Remove,
 }
 
-impl Role {
-    fn named(name: &str) -> Option<Self> {
+impl ClientRole {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "human" | "user" | "HumanMessage" | "HumanMessageChunk" => Some(Self::Human),
             "system" | "developer" | "SystemMessage" | "SystemMessageChunk" => Some(Self::System),
@@ -96,126 +102,139 @@ impl Role {
 }
 
 /// Reads one message.
-struct Reader {
-    at: String,
-    to: Option<Destination>,
+struct MessageReader {
+    path: String,
+    destination: Option<MessageDestination>,
 }
 
-impl Reader {
-    fn read(&self, value: &Value) -> Result<InputMessage, MessageFault> {
+impl MessageReader {
+    fn read(&self, value: &Value) -> Result<InputMessage, MessageError> {
         match value {
-            Value::String(text) => Ok(put(Message::human(text.clone()))),
+            Value::String(text) => Ok(put_message(Message::human(text.clone()))),
             Value::Array(pair) => match pair.as_slice() {
                 [Value::String(role), content] => {
                     let fields = Map::from_iter([("content".to_owned(), content.clone())]);
-                    self.message(self.role(role)?, &fields)
+                    self.read_fields(self.parse_role(role)?, &fields)
                 }
-                _ => Err(fault(&self.at, "expected a pair of a role and a content")),
+                _ => Err(message_error(&self.path, "expected a pair of a role and a content")),
             },
-            Value::Object(fields) => match (text(fields, "type"), fields.get("kwargs")) {
+            Value::Object(fields) => match (text_field(fields, "type"), fields.get("kwargs")) {
                 // A message object of a client library, as it writes itself down.
                 (Some("constructor"), Some(Value::Object(kwargs))) => {
                     let class = fields.get("id").and_then(Value::as_array).and_then(|path| path.last());
                     let class = class.and_then(Value::as_str).unwrap_or_default();
-                    self.message(self.role(class)?, kwargs)
+                    self.read_fields(self.parse_role(class)?, kwargs)
                 }
-                (named, _) => match text(fields, "role").or(named) {
-                    Some(role) => self.message(self.role(role)?, fields),
-                    None => Err(fault(&self.at, "it has neither `role` nor `type`")),
+                (named, _) => match text_field(fields, "role").or(named) {
+                    Some(role) => self.read_fields(self.parse_role(role)?, fields),
+                    None => Err(message_error(&self.path, "it has neither `role` nor `type`")),
                 },
             },
             Value::Null | Value::Bool(_) | Value::Number(_) => {
-                Err(fault(&self.at, "expected a text, a pair or an object"))
+                Err(message_error(&self.path, "expected a text, a pair or an object"))
             }
         }
     }
 
-    fn role(&self, name: &str) -> Result<Role, MessageFault> {
+    fn parse_role(&self, name: &str) -> Result<ClientRole, MessageError> {
         let unknown = || {
             let shown: String = name.chars().take(40).collect();
-            fault(&self.at, format!("`{shown}` is no type of message"))
+            message_error(&self.path, format!("`{shown}` is no type of message"))
         };
-        Role::named(name).ok_or_else(unknown)
+        ClientRole::from_name(name).ok_or_else(unknown)
     }
 
-    fn message(&self, role: Role, fields: &Map<String, Value>) -> Result<InputMessage, MessageFault> {
-        let id = self.id(fields)?;
-        if role == Role::Remove {
+    fn read_fields(
+        &self,
+        role: ClientRole,
+        fields: &Map<String, Value>,
+    ) -> Result<InputMessage, MessageError> {
+        let id = self.read_id(fields)?;
+        if role == ClientRole::Remove {
             return match id {
                 Some(id) if id == REMOVE_ALL => {
-                    Ok(InputMessage { id: None, change: Change::RemoveAll, artifacts: Vec::new() })
+                    Ok(InputMessage { id: None, change: MessageChange::RemoveAll, artifacts: Vec::new() })
                 }
-                Some(id) => Ok(InputMessage { id: Some(id), change: Change::Remove, artifacts: Vec::new() }),
-                None => Err(fault(&self.at, "it removes a message and names none: `id` is missing")),
+                Some(id) => {
+                    Ok(InputMessage { id: Some(id), change: MessageChange::Remove, artifacts: Vec::new() })
+                }
+                None => {
+                    Err(message_error(&self.path, "it removes a message and names none: `id` is missing"))
+                }
             };
         }
-        let mut content = Content::read(fields.get("content"), &self.at, self.to)?;
+        let mut content = ClientContent::read(fields.get("content"), &self.path, self.destination)?;
         let artifacts = std::mem::take(&mut content.artifacts);
         let mut blocks = content.blocks;
-        if role == Role::Ai {
-            blocks.extend(self.calls(fields, &content.calls)?);
+        if role == ClientRole::Ai {
+            blocks.extend(self.read_tool_calls(fields, &content.tool_calls)?);
         }
-        blocks.extend(self.kept(role, fields, content.forms.as_deref())?);
+        blocks.extend(self.preserved_fields_block(role, fields, content.forms.as_deref())?);
         let message = match role {
-            Role::Human | Role::System | Role::Remove => {
+            ClientRole::Human | ClientRole::System | ClientRole::Remove => {
                 Message::Human(HumanMessage { id: id.clone(), content: blocks })
             }
-            Role::Ai => Message::Ai(AiMessage { id: id.clone(), content: blocks, ..AiMessage::default() }),
-            Role::Tool => Message::Tool(ToolMessage {
+            ClientRole::Ai => {
+                Message::Ai(AiMessage { id: id.clone(), content: blocks, ..AiMessage::default() })
+            }
+            ClientRole::Tool => Message::Tool(ToolMessage {
                 id: id.clone(),
-                call_id: text(fields, "tool_call_id")
+                call_id: text_field(fields, "tool_call_id")
                     .filter(|id| !id.is_empty())
                     .map(str::to_owned)
                     .ok_or_else(|| {
-                        fault(format!("{}.tool_call_id", self.at), "a result names the call it is of")
+                        message_error(
+                            format!("{}.tool_call_id", self.path),
+                            "a result names the call it is of",
+                        )
                     })?,
-                name: text(fields, "name").map(str::to_owned),
+                name: text_field(fields, "name").map(str::to_owned),
                 content: blocks,
-                status: match text(fields, "status") {
+                status: match text_field(fields, "status") {
                     Some("error") => ToolStatus::Error,
                     Some(_) | None => ToolStatus::Success,
                 },
             }),
         };
-        Ok(InputMessage { id, change: Change::Put(message), artifacts })
+        Ok(InputMessage { id, change: MessageChange::Put(message), artifacts })
     }
 
-    fn id(&self, fields: &Map<String, Value>) -> Result<Option<String>, MessageFault> {
-        let at = || format!("{}.id", self.at);
+    fn read_id(&self, fields: &Map<String, Value>) -> Result<Option<String>, MessageError> {
+        let at = || format!("{}.id", self.path);
         match fields.get("id") {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(id)) if id.is_empty() => Ok(None),
             Some(Value::String(id)) if id.len() > ID_BYTES_MAX => {
-                Err(fault(at(), format!("{} bytes, the most is {ID_BYTES_MAX}", id.len())))
+                Err(message_error(at(), format!("{} bytes, the most is {ID_BYTES_MAX}", id.len())))
             }
             Some(Value::String(id)) if id.chars().any(char::is_control) => {
-                Err(fault(at(), "it has control characters"))
+                Err(message_error(at(), "it has control characters"))
             }
             Some(Value::String(id)) => Ok(Some(id.clone())),
             // What wrote itself down as a path of classes names no message.
             Some(Value::Array(_)) => Ok(None),
-            Some(_) => Err(fault(at(), "expected a text")),
+            Some(_) => Err(message_error(at(), "expected a text")),
         }
     }
 
     /// Returns the calls of an answer: those of `tool_calls`, or else those among its content.
-    fn calls(
+    fn read_tool_calls(
         &self,
         fields: &Map<String, Value>,
-        among_content: &[Block],
-    ) -> Result<Vec<Block>, MessageFault> {
-        let at = |index: usize| format!("{}.tool_calls[{index}]", self.at);
+        among_content: &[ContentBlock],
+    ) -> Result<Vec<ContentBlock>, MessageError> {
+        let at = |index: usize| format!("{}.tool_calls[{index}]", self.path);
         let given = match fields.get("tool_calls") {
             None | Some(Value::Null) => return Ok(among_content.to_vec()),
             Some(Value::Array(calls)) if calls.is_empty() => return Ok(among_content.to_vec()),
             Some(Value::Array(calls)) => calls,
-            Some(_) => return Err(fault(format!("{}.tool_calls", self.at), "expected a list")),
+            Some(_) => return Err(message_error(format!("{}.tool_calls", self.path), "expected a list")),
         };
         let read = |(index, call): (usize, &Value)| {
             // Providers wrap name and arguments in `function`, and send the arguments as a text of JSON.
             let inner = call.get("function").unwrap_or(call);
             let name = inner.get("name").and_then(Value::as_str);
-            let name = name.ok_or_else(|| fault(at(index), "a call has a `name`"))?;
+            let name = name.ok_or_else(|| message_error(at(index), "a call has a `name`"))?;
             let args = inner.get("args").or_else(|| inner.get("arguments")).cloned().unwrap_or_default();
             let args = match args {
                 Value::String(json) => serde_json::from_str(&json).unwrap_or(Value::String(json)),
@@ -223,27 +242,27 @@ impl Reader {
                 args => args,
             };
             let id = call.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
-            let id = id.ok_or_else(|| fault(at(index), "a call has an `id`"))?;
-            Ok(Block::ToolCall { id: id.to_owned(), name: name.to_owned(), args })
+            let id = id.ok_or_else(|| message_error(at(index), "a call has an `id`"))?;
+            Ok(ContentBlock::ToolCall { id: id.to_owned(), name: name.to_owned(), args })
         };
         given.iter().enumerate().map(read).collect()
     }
 
     /// Returns the block that keeps what the message has beside its content, and how that was written.
-    fn kept(
+    fn preserved_fields_block(
         &self,
-        role: Role,
+        role: ClientRole,
         fields: &Map<String, Value>,
-        forms: Option<&[Option<Form>]>,
-    ) -> Result<Option<Block>, MessageFault> {
+        forms: Option<&[Option<BlockForm>]>,
+    ) -> Result<Option<ContentBlock>, MessageError> {
         let mut raw = Map::new();
-        for key in KEPT_FIELDS {
+        for key in PRESERVED_FIELDS {
             // A result's name has a place of its own.
-            let is_kept = !(role == Role::Tool && key == "name");
-            let value = fields.get(key).filter(|value| is_kept && !is_empty(value));
+            let is_kept = !(role == ClientRole::Tool && key == "name");
+            let value = fields.get(key).filter(|value| is_kept && !is_empty_value(value));
             raw.extend(value.map(|value| (key.to_owned(), value.clone())));
         }
-        if role == Role::System {
+        if role == ClientRole::System {
             raw.insert("as".to_owned(), "system".into());
         }
         raw.extend(forms.map(|forms| (CONTENT_FORMS.to_owned(), json!(forms))));
@@ -253,21 +272,21 @@ impl Reader {
         let bytes = Value::Object(raw.clone()).to_string().len();
         if bytes > FIELDS_BYTES_MAX {
             let reason = format!("{bytes} bytes beside its content, the most is {FIELDS_BYTES_MAX}");
-            return Err(fault(&self.at, reason));
+            return Err(message_error(&self.path, reason));
         }
-        Ok(Some(fields_block(raw)))
+        Ok(Some(client_fields_block(raw)))
     }
 }
 
-fn put(message: Message) -> InputMessage {
-    InputMessage { id: None, change: Change::Put(message), artifacts: Vec::new() }
+fn put_message(message: Message) -> InputMessage {
+    InputMessage { id: None, change: MessageChange::Put(message), artifacts: Vec::new() }
 }
 
-fn text<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+fn text_field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     fields.get(key).and_then(Value::as_str)
 }
 
-fn is_empty(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),

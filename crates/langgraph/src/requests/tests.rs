@@ -1,6 +1,6 @@
 //! What requests ask for, one line each.
 
-use agent::Change;
+use agent::MessageChange;
 use protocol::{Message, RunId};
 use serde_json::json;
 
@@ -13,17 +13,17 @@ fn read(request: Value) -> Result<(RunAction, Vec<String>), String> {
     let wanted = read_request(&request, thread_id, Timestamp::UNIX_EPOCH)
         .map_err(|fault| format!("{}: {}", fault.kind, fault.message))?;
     let said = wanted.messages.iter().map(|message| match &message.change {
-        Change::Put(Message::Human(_)) => format!("U: {}", text(message)),
-        Change::Put(Message::Ai(_)) => format!("A: {}", text(message)),
-        Change::Put(Message::Tool(_)) => format!("T: {}", text(message)),
-        Change::Remove => format!("- {}", message.id.as_deref().unwrap()),
-        Change::RemoveAll => "- all".to_owned(),
+        MessageChange::Put(Message::Human(_)) => format!("U: {}", text(message)),
+        MessageChange::Put(Message::Ai(_)) => format!("A: {}", text(message)),
+        MessageChange::Put(Message::Tool(_)) => format!("T: {}", text(message)),
+        MessageChange::Remove => format!("- {}", message.id.as_deref().unwrap()),
+        MessageChange::RemoveAll => "- all".to_owned(),
     });
     Ok((wanted.action, said.collect()))
 }
 
 fn text(message: &InputMessage) -> String {
-    let Change::Put(said) = &message.change else { return String::new() };
+    let MessageChange::Put(said) = &message.change else { return String::new() };
     said.text()
 }
 
@@ -59,8 +59,12 @@ fn a_command_wins_over_the_input_unless_it_commands_nothing() {
     for nothing in [json!({}), json!({"resume": null, "goto": null, "update": null}), json!({"goto": []})] {
         check(json!({"input": input, "command": nothing}), RunAction::BeginTurn, &["U: hi"]);
     }
-    check(json!({"input": input, "command": {"goto": "__end__"}}), RunAction::DropPending, &[]);
-    check(json!({"input": {}, "command": {"goto": "__end__", "update": null}}), RunAction::DropPending, &[]);
+    check(json!({"input": input, "command": {"goto": "__end__"}}), RunAction::DiscardPending, &[]);
+    check(
+        json!({"input": {}, "command": {"goto": "__end__", "update": null}}),
+        RunAction::DiscardPending,
+        &[],
+    );
     check(json!({"command": {"update": {"messages": "more", "x": 1}}}), RunAction::Continue, &["U: more"]);
     check(json!({"command": {"update": [["messages", "a"], ["todos", []]]}}), RunAction::Continue, &["U: a"]);
     check_refused(json!({"command": {"update": 3}}), "`command.update`");
@@ -69,7 +73,7 @@ fn a_command_wins_over_the_input_unless_it_commands_nothing() {
 
 #[test]
 fn a_place_to_go_is_a_node_with_or_without_input() {
-    let node = || RunAction::GoTo("model".to_owned());
+    let node = || RunAction::GoToNode("model".to_owned());
     check(json!({"command": {"goto": "model"}}), node(), &[]);
     check(json!({"command": {"goto": ["model"]}}), node(), &[]);
     check(json!({"command": {"goto": ["model", "model"]}}), node(), &[]);
@@ -89,9 +93,9 @@ fn a_place_to_go_is_a_node_with_or_without_input() {
 #[test]
 fn an_answer_names_its_questions_when_all_its_keys_are_ids_of_interrupts() {
     let id = "0123456789abcdef0123456789abcdef";
-    let named = |fields: Value| match answers(&fields) {
-        Answers::Named(named) => Some(named.len()),
-        Answers::Only(_) => None,
+    let named = |fields: Value| match read_answers(&fields) {
+        InterruptAnswers::Named(named) => Some(named.len()),
+        InterruptAnswers::Only(_) => None,
     };
     assert_eq!(named(json!({id: {"decisions": []}})), Some(1));
     assert_eq!(named(json!({})), Some(0));
@@ -104,15 +108,19 @@ fn an_answer_names_its_questions_when_all_its_keys_are_ids_of_interrupts() {
     ] {
         assert_eq!(named(only.clone()), None, "{only}");
     }
-    check(json!({"command": {"resume": {}}}), RunAction::Answer(Answers::Named(BTreeMap::new())), &[]);
+    check(
+        json!({"command": {"resume": {}}}),
+        RunAction::Answer(InterruptAnswers::Named(BTreeMap::new())),
+        &[],
+    );
     check(
         json!({"command": {"resume": "yes"}}),
-        RunAction::Answer(Answers::Only(read_answer(&"yes".into()))),
+        RunAction::Answer(InterruptAnswers::Only(read_answer(&"yes".into()))),
         &[],
     );
     check(
         json!({"input": {"messages": "hi"}, "command": {"resume": false}}),
-        RunAction::Answer(Answers::Only(read_answer(&false.into()))),
+        RunAction::Answer(InterruptAnswers::Only(read_answer(&false.into()))),
         &[],
     );
 }

@@ -11,11 +11,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::caller::Caller;
-use crate::extract::{Body, Params};
-use crate::fault::{Envelope, Fault};
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::{JsonBody, QueryParams};
 use crate::wire::timestamp;
 
-use super::page::Page;
+use super::page::PageRequest;
 
 /// Returns the endpoints.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
@@ -24,7 +24,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
 
 /// Something kept under a name.
 #[derive(Debug, Serialize, ToSchema)]
-struct Item {
+struct StoreItem {
     /// Where: labels from the widest to the narrowest.
     namespace: Vec<String>,
     /// Its name there.
@@ -38,8 +38,8 @@ struct Item {
     updated_at: String,
 }
 
-impl From<protocol::Item> for Item {
-    fn from(item: protocol::Item) -> Self {
+impl From<protocol::StoredItem> for StoreItem {
+    fn from(item: protocol::StoredItem) -> Self {
         let (created_at, updated_at) = (timestamp(item.created_at), timestamp(item.updated_at));
         Self { namespace: item.namespace, key: item.key, value: item.value, created_at, updated_at }
     }
@@ -47,7 +47,7 @@ impl From<protocol::Item> for Item {
 
 /// What to keep.
 #[derive(Debug, Deserialize, ToSchema)]
-struct ItemPut {
+struct StoreItemPut {
     /// Where: labels from the widest to the narrowest.
     namespace: Vec<String>,
     /// The name there.
@@ -62,7 +62,7 @@ struct ItemPut {
 
 /// Names what is kept.
 #[derive(Debug, Deserialize, ToSchema)]
-struct ItemName {
+struct StoreItemKey {
     /// Where.
     #[serde(default)]
     namespace: Option<Vec<String>>,
@@ -71,12 +71,12 @@ struct ItemName {
 }
 
 /// Keeps something under a name, in place of what was kept there.
-#[utoipa::path(put, path = "/store/items", tag = "store", request_body = ItemPut,
-    responses((status = 204), (status = 400, body = Envelope), (status = 401, body = Envelope), (status = 413, body = Envelope), (status = 422, body = Envelope)))]
-async fn put(caller: Caller, Body(item): Body<ItemPut>) -> Result<StatusCode, Fault> {
-    check(&item.namespace)?;
+#[utoipa::path(put, path = "/store/items", tag = "store", request_body = StoreItemPut,
+    responses((status = 204), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 413, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn put(caller: Caller, JsonBody(item): JsonBody<StoreItemPut>) -> Result<StatusCode, ApiError> {
+    check_namespace(&item.namespace)?;
     if item.ttl.is_some() {
-        return Err(Fault::invalid("`ttl` must be null: items stay until they are removed"));
+        return Err(ApiError::invalid("`ttl` must be null: items stay until they are removed"));
     }
     let (items, value) = (caller.agent.memory().items(), Value::Object(item.value));
     items.put(&item.namespace, &item.key, value, Timestamp::now()).await.map_err(agent::Error::from)?;
@@ -86,29 +86,29 @@ async fn put(caller: Caller, Body(item): Body<ItemPut>) -> Result<StatusCode, Fa
 /// Returns what is kept under a name, or `null`.
 #[utoipa::path(get, path = "/store/items", tag = "store",
     params(("key" = String, Query, description = "The name."), ("namespace" = Option<String>, Query, description = "Where: labels joined by dots.")),
-    responses((status = 200, body = Option<Item>), (status = 400, body = Envelope), (status = 401, body = Envelope), (status = 422, body = Envelope)))]
-async fn get(caller: Caller, params: Params) -> Result<Json<Option<Item>>, Fault> {
-    let key = params.text("key").ok_or_else(|| Fault::invalid("`key` is missing"))?;
+    responses((status = 200, body = Option<StoreItem>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn get(caller: Caller, params: QueryParams) -> Result<Json<Option<StoreItem>>, ApiError> {
+    let key = params.text("key").ok_or_else(|| ApiError::invalid("`key` is missing"))?;
     let labels = params.all("namespace").flat_map(|labels| labels.split('.'));
     let namespace: Vec<String> = labels.map(str::to_owned).collect();
-    check(&namespace)?;
+    check_namespace(&namespace)?;
     let found = caller.agent.memory().items().get(&namespace, key).await.map_err(agent::Error::from)?;
-    Ok(Json(found.map(Item::from)))
+    Ok(Json(found.map(StoreItem::from)))
 }
 
 /// Removes what is kept under a name; nothing when there is nothing.
-#[utoipa::path(delete, path = "/store/items", tag = "store", request_body = ItemName,
-    responses((status = 204), (status = 400, body = Envelope), (status = 401, body = Envelope), (status = 422, body = Envelope)))]
-async fn delete(caller: Caller, Body(name): Body<ItemName>) -> Result<StatusCode, Fault> {
+#[utoipa::path(delete, path = "/store/items", tag = "store", request_body = StoreItemKey,
+    responses((status = 204), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn delete(caller: Caller, JsonBody(name): JsonBody<StoreItemKey>) -> Result<StatusCode, ApiError> {
     let namespace = name.namespace.unwrap_or_default();
-    check(&namespace)?;
+    check_namespace(&namespace)?;
     caller.agent.memory().items().delete(&namespace, &name.key).await.map_err(agent::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// What to look for.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-struct ItemQuery {
+struct StoreItemQuery {
     /// Only namespaces that begin with these labels.
     namespace_prefix: Option<Vec<String>>,
     /// What fields must be: a value, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`.
@@ -125,25 +125,28 @@ struct ItemQuery {
 
 /// What was found.
 #[derive(Debug, Serialize, ToSchema)]
-struct FoundItems {
+struct StoreSearchResults {
     /// The items.
-    items: Vec<FoundItem>,
+    items: Vec<StoreSearchHit>,
 }
 
 /// An item, and how well it matches.
 #[derive(Debug, Serialize, ToSchema)]
-struct FoundItem {
+struct StoreSearchHit {
     #[serde(flatten)]
-    item: Item,
+    item: StoreItem,
     /// How well it matches the words; `null` without words.
     score: Option<f64>,
 }
 
 /// Finds what is kept.
-#[utoipa::path(post, path = "/store/items/search", tag = "store", request_body = ItemQuery,
-    responses((status = 200, body = FoundItems), (status = 401, body = Envelope), (status = 422, body = Envelope)))]
-async fn search(caller: Caller, Body(query): Body<ItemQuery>) -> Result<Json<FoundItems>, Fault> {
-    let page = Page::of(query.limit, query.offset, 10)?;
+#[utoipa::path(post, path = "/store/items/search", tag = "store", request_body = StoreItemQuery,
+    responses((status = 200, body = StoreSearchResults), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn search(
+    caller: Caller,
+    JsonBody(query): JsonBody<StoreItemQuery>,
+) -> Result<Json<StoreSearchResults>, ApiError> {
+    let page = PageRequest::from_query(query.limit, query.offset, 10)?;
     let search = ItemSearch {
         namespace_prefix: query.namespace_prefix.unwrap_or_default(),
         filter: query.filter,
@@ -152,8 +155,8 @@ async fn search(caller: Caller, Body(query): Body<ItemQuery>) -> Result<Json<Fou
         offset: page.offset,
     };
     let found = caller.agent.memory().items().search(&search).await.map_err(agent::Error::from)?;
-    let items = found.into_iter().map(|found| FoundItem { item: found.item.into(), score: found.score });
-    Ok(Json(FoundItems { items: items.collect() }))
+    let items = found.into_iter().map(|found| StoreSearchHit { item: found.item.into(), score: found.score });
+    Ok(Json(StoreSearchResults { items: items.collect() }))
 }
 
 /// Which namespaces to list.
@@ -174,16 +177,19 @@ struct NamespaceQuery {
 
 /// Namespaces in use.
 #[derive(Debug, Serialize, ToSchema)]
-struct Namespaces {
+struct NamespaceList {
     /// Each once, in order.
     namespaces: Vec<Vec<String>>,
 }
 
 /// Lists the namespaces in use.
 #[utoipa::path(post, path = "/store/namespaces", tag = "store", request_body = NamespaceQuery,
-    responses((status = 200, body = Namespaces), (status = 401, body = Envelope), (status = 422, body = Envelope)))]
-async fn namespaces(caller: Caller, Body(query): Body<NamespaceQuery>) -> Result<Json<Namespaces>, Fault> {
-    let page = Page::of(query.limit, query.offset, 100)?;
+    responses((status = 200, body = NamespaceList), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn namespaces(
+    caller: Caller,
+    JsonBody(query): JsonBody<NamespaceQuery>,
+) -> Result<Json<NamespaceList>, ApiError> {
+    let page = PageRequest::from_query(query.limit, query.offset, 100)?;
     let search = NamespaceSearch {
         prefix: query.prefix,
         suffix: query.suffix,
@@ -193,14 +199,16 @@ async fn namespaces(caller: Caller, Body(query): Body<NamespaceQuery>) -> Result
     };
     let namespaces =
         caller.agent.memory().items().list_namespaces(&search).await.map_err(agent::Error::from)?;
-    Ok(Json(Namespaces { namespaces }))
+    Ok(Json(NamespaceList { namespaces }))
 }
 
 /// Refuses namespaces that make no sense with the status clients expect; everything else is the memory's to refuse.
-fn check(namespace: &[String]) -> Result<(), Fault> {
+fn check_namespace(namespace: &[String]) -> Result<(), ApiError> {
     match namespace.first().map(String::as_str) {
-        None => Err(Fault::bad_request("the namespace is empty")),
-        Some("langgraph") => Err(Fault::bad_request("namespaces that begin with `langgraph` are reserved")),
+        None => Err(ApiError::bad_request("the namespace is empty")),
+        Some("langgraph") => {
+            Err(ApiError::bad_request("namespaces that begin with `langgraph` are reserved"))
+        }
         Some(_) => Ok(()),
     }
 }

@@ -16,12 +16,12 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::thread;
+use super::find_thread;
 use crate::caller::Caller;
-use crate::extract::{Body, InThread};
-use crate::fault::{Envelope, Fault};
-use crate::requests::change::read_change;
-use crate::wire::failure::RunFault;
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::{JsonBody, ThreadPath};
+use crate::requests::state_update::read_state_update;
+use crate::wire::failure::WireRunFailure;
 use crate::wire::thread::WireThread;
 
 /// Steps that a new thread may be given at once.
@@ -50,7 +50,7 @@ struct ThreadCreate {
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
     /// What becomes of the call when there is a thread with that id: `raise` or `do_nothing`.
-    if_exists: Option<Existing>,
+    if_exists: Option<IfThreadExists>,
     /// Changes of its state to begin with.
     supersteps: Option<Vec<Superstep>>,
     /// Taken and not looked at: threads stay until they are deleted.
@@ -62,7 +62,7 @@ struct ThreadCreate {
 /// What becomes of a call when there is a thread with that id.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Existing {
+enum IfThreadExists {
     /// It is refused.
     Raise,
     /// It returns the thread.
@@ -91,62 +91,66 @@ struct SuperstepUpdate {
 
 /// Makes a thread.
 #[utoipa::path(post, path = "/threads", tag = "threads", request_body = ThreadCreate,
-    responses((status = 200, body = WireThread), (status = 400, body = Envelope), (status = 401, body = Envelope), (status = 409, body = Envelope), (status = 413, body = Envelope), (status = 422, body = Envelope)))]
-async fn create(caller: Caller, Body(new): Body<ThreadCreate>) -> Result<Json<WireThread>, Fault> {
+    responses((status = 200, body = WireThread), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 409, body = ErrorBody), (status = 413, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn create(caller: Caller, JsonBody(new): JsonBody<ThreadCreate>) -> Result<Json<WireThread>, ApiError> {
     let supersteps = new.supersteps.unwrap_or_default();
     let updates: Vec<SuperstepUpdate> = supersteps.into_iter().flat_map(|step| step.updates).collect();
     if updates.len() > SUPERSTEPS_MAX {
-        return Err(Fault::invalid(format!("`supersteps` holds more than {SUPERSTEPS_MAX} updates")));
+        return Err(ApiError::invalid(format!("`supersteps` holds more than {SUPERSTEPS_MAX} updates")));
     }
-    let if_exists = match new.if_exists.unwrap_or(Existing::Raise) {
-        Existing::Raise => IfExists::Raise,
-        Existing::DoNothing => IfExists::DoNothing,
+    let if_exists = match new.if_exists.unwrap_or(IfThreadExists::Raise) {
+        IfThreadExists::Raise => IfExists::Raise,
+        IfThreadExists::DoNothing => IfExists::DoNothing,
     };
     let metadata = new.metadata.unwrap_or_default();
     let thread = if updates.is_empty() {
-        match caller.agent.threads().ensure(new.thread_id, metadata, if_exists).await {
+        match caller.agent.threads().ensure_thread(new.thread_id, metadata, if_exists).await {
             Ok((thread, _)) => thread,
-            Err(error) => return Err(super::not_made(&caller, error).await),
+            Err(error) => return Err(super::create_thread_error(&caller, error).await),
         }
     } else {
         let thread_id = new.thread_id.unwrap_or_else(ThreadId::generate);
         let maker = caller.clone();
         let make = move |_| async move {
-            match maker.agent.threads().ensure(Some(thread_id), metadata, if_exists).await {
+            match maker.agent.threads().ensure_thread(Some(thread_id), metadata, if_exists).await {
                 Ok((thread, false)) => Ok(thread),
-                Ok((_, true)) => filled(&maker.agent, thread_id, updates).await,
-                Err(error) => Err(super::not_made(&maker, error).await),
+                Ok((_, true)) => apply_supersteps(&maker.agent, thread_id, updates).await,
+                Err(error) => Err(super::create_thread_error(&maker, error).await),
             }
         };
         // No run begins on a thread that is made in part.
-        caller.server.dispatch.exclusive(&caller.scope, thread_id, make).await??
+        caller.server.scheduler.run_exclusive(&caller.scope, thread_id, make).await??
     };
-    whole(&caller, &thread).await.map(Json)
+    thread_with_state(&caller, &thread).await.map(Json)
 }
 
 /// Changes the state of a thread that was just made; a change that cannot be made takes the thread along.
-async fn filled(agent: &Agent, thread_id: ThreadId, updates: Vec<SuperstepUpdate>) -> Result<Thread, Fault> {
+async fn apply_supersteps(
+    agent: &Agent,
+    thread_id: ThreadId,
+    updates: Vec<SuperstepUpdate>,
+) -> Result<Thread, ApiError> {
     for update in updates {
-        let change = read_change(thread_id, update.values, update.as_node.as_deref(), None);
+        let change = read_state_update(thread_id, update.values, update.as_node.as_deref(), None);
         let changed = match change {
             Ok(change) => agent.threads().update_state(thread_id, change).await,
             Err(error) => Err(error),
         };
         if let Err(error) = changed {
             agent.threads().delete(thread_id).await?;
-            return Err(Fault::from(error).or_bad_request());
+            return Err(ApiError::from(error).or_bad_request());
         }
     }
     let made = agent.threads().get(thread_id).await?;
-    made.ok_or_else(|| super::unknown(thread_id))
+    made.ok_or_else(|| super::thread_not_found(thread_id))
 }
 
 /// Returns a thread.
 #[utoipa::path(get, path = "/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")),
-    responses((status = 200, body = WireThread), (status = 401, body = Envelope), (status = 404, body = Envelope), (status = 422, body = Envelope)))]
-async fn get(caller: Caller, InThread(thread_id): InThread) -> Result<Json<WireThread>, Fault> {
-    let thread = thread(&caller, thread_id).await?;
-    whole(&caller, &thread).await.map(Json)
+    responses((status = 200, body = WireThread), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn get(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<Json<WireThread>, ApiError> {
+    let thread = find_thread(&caller, thread_id).await?;
+    thread_with_state(&caller, &thread).await.map(Json)
 }
 
 /// Changes to a thread.
@@ -159,37 +163,37 @@ struct ThreadPatch {
 
 /// Changes the notes about a thread. With the header `Prefer: return=minimal` the answer is empty.
 #[utoipa::path(patch, path = "/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")), request_body = ThreadPatch,
-    responses((status = 200, body = WireThread), (status = 204), (status = 401, body = Envelope), (status = 404, body = Envelope), (status = 413, body = Envelope), (status = 422, body = Envelope)))]
+    responses((status = 200, body = WireThread), (status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 413, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn patch(
     caller: Caller,
-    InThread(thread_id): InThread,
+    ThreadPath(thread_id): ThreadPath,
     headers: HeaderMap,
-    Body(patch): Body<ThreadPatch>,
-) -> Result<Response, Fault> {
-    thread(&caller, thread_id).await?;
-    let thread = caller.agent.threads().patch(thread_id, patch.metadata.unwrap_or_default()).await?;
+    JsonBody(patch): JsonBody<ThreadPatch>,
+) -> Result<Response, ApiError> {
+    find_thread(&caller, thread_id).await?;
+    let thread = caller.agent.threads().patch_metadata(thread_id, patch.metadata.unwrap_or_default()).await?;
     let mut preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     match preferences.any(|value| value.split(',').any(|one| one.trim() == "return=minimal")) {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
-        false => Ok(Json(whole(&caller, &thread).await?).into_response()),
+        false => Ok(Json(thread_with_state(&caller, &thread).await?).into_response()),
     }
 }
 
 /// Removes a thread with everything that belongs to it. What works on it is stopped first.
 #[utoipa::path(delete, path = "/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")),
-    responses((status = 204), (status = 401, body = Envelope), (status = 404, body = Envelope), (status = 409, body = Envelope), (status = 422, body = Envelope)))]
-async fn delete(caller: Caller, InThread(thread_id): InThread) -> Result<StatusCode, Fault> {
-    thread(&caller, thread_id).await?;
-    stop_all(&caller, thread_id).await?;
+    responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn delete(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<StatusCode, ApiError> {
+    find_thread(&caller, thread_id).await?;
+    cancel_active_runs(&caller, thread_id).await?;
     let agent = Arc::clone(&caller.agent);
     let remove = move |_| async move { agent.threads().delete(thread_id).await };
-    caller.server.dispatch.exclusive(&caller.scope, thread_id, remove).await??;
-    caller.server.dispatch.forget_streams(&caller.scope, thread_id);
+    caller.server.scheduler.run_exclusive(&caller.scope, thread_id, remove).await??;
+    caller.server.scheduler.forget_streams(&caller.scope, thread_id);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Stops what works on the thread, and what waits.
-async fn stop_all(caller: &Caller, thread_id: ThreadId) -> Result<(), Fault> {
+async fn cancel_active_runs(caller: &Caller, thread_id: ThreadId) -> Result<(), ApiError> {
     loop {
         let filter = RunFilter {
             thread_id: Some(thread_id),
@@ -205,8 +209,8 @@ async fn stop_all(caller: &Caller, thread_id: ThreadId) -> Result<(), Fault> {
         for run in active {
             match caller
                 .server
-                .dispatch
-                .cancel(&caller.scope, thread_id, run.run_id, CancelAction::Interrupt)
+                .scheduler
+                .cancel_run(&caller.scope, thread_id, run.run_id, CancelAction::Interrupt)
                 .await
             {
                 Ok(()) | Err(scheduler::Error::Ended { .. } | scheduler::Error::UnknownRun { .. }) => {}
@@ -218,27 +222,27 @@ async fn stop_all(caller: &Caller, thread_id: ThreadId) -> Result<(), Fault> {
 
 /// Copies a thread with its history into a new one.
 #[utoipa::path(post, path = "/threads/{thread_id}/copy", tag = "threads", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")),
-    responses((status = 200, body = WireThread), (status = 401, body = Envelope), (status = 404, body = Envelope), (status = 409, body = Envelope), (status = 422, body = Envelope)))]
-async fn copy(caller: Caller, InThread(thread_id): InThread) -> Result<Json<WireThread>, Fault> {
-    thread(&caller, thread_id).await?;
-    let copy = caller.agent.threads().copy(thread_id).await?;
-    whole(&caller, &copy).await.map(Json)
+    responses((status = 200, body = WireThread), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn copy(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<Json<WireThread>, ApiError> {
+    find_thread(&caller, thread_id).await?;
+    let copy = caller.agent.threads().copy_thread(thread_id).await?;
+    thread_with_state(&caller, &copy).await.map(Json)
 }
 
 /// Returns a thread with what stands at its head.
-async fn whole(caller: &Caller, thread: &Thread) -> Result<WireThread, Fault> {
+async fn thread_with_state(caller: &Caller, thread: &Thread) -> Result<WireThread, ApiError> {
     let state = caller.agent.threads().state(thread.thread_id).await?;
-    let failure = failure(caller, thread).await?;
-    Ok(WireThread::of(thread, state.as_ref(), failure.as_ref()))
+    let failure = last_run_failure(caller, thread).await?;
+    Ok(WireThread::from_thread(thread, state.as_ref(), failure.as_ref()))
 }
 
 /// Returns how the thread's last run failed, or that it was stopped. One that left the thread as it was has not failed it.
-async fn failure(caller: &Caller, thread: &Thread) -> Result<Option<RunFault>, Fault> {
+async fn last_run_failure(caller: &Caller, thread: &Thread) -> Result<Option<WireRunFailure>, ApiError> {
     if thread.status == ThreadStatus::Busy {
         return Ok(None);
     }
     let filter = RunFilter { thread_id: Some(thread.thread_id), limit: 1, ..RunFilter::default() };
     let last = caller.agent.runs().list(filter).await?.pop();
     let counts = |run: &Run| run.status == RunStatus::Cancelled || thread.status == ThreadStatus::Error;
-    Ok(last.filter(counts).and_then(|run| run.failure).map(RunFault::from))
+    Ok(last.filter(counts).and_then(|run| run.failure).map(WireRunFailure::from))
 }

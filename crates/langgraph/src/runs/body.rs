@@ -1,14 +1,14 @@
 //! The body of a request for a run: what clients send, as [`RunRequest`] keeps it. What it means for a thread is decided
 //! where runs are admitted.
 
-use protocol::{CheckpointId, Command, Multitask, OnDisconnect, RunRequest};
+use protocol::{CheckpointId, DisconnectMode, MultitaskStrategy, RunCommand, RunRequest};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::extract::checkpoint_id;
-use crate::fault::Fault;
-use crate::modes::mode::Modes;
+use crate::error::ApiError;
+use crate::extract::parse_checkpoint_id;
+use crate::modes::mode::StreamModes;
 
 /// What a client sends for a run. What it does not know of is passed over, and `null` counts as not given.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -34,11 +34,11 @@ pub(crate) struct RunBody {
     /// What becomes of the run when this client goes away.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
-    on_disconnect: Option<OnDisconnect>,
+    on_disconnect: Option<DisconnectMode>,
     /// What becomes of it when the thread is busy.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
-    multitask_strategy: Option<Multitask>,
+    multitask_strategy: Option<MultitaskStrategy>,
     /// Whether a thread that does not exist is made.
     #[serde(default)]
     pub if_not_exists: Option<IfNotExistsBody>,
@@ -170,42 +170,42 @@ impl<'de> Deserialize<'de> for OneOrMany {
 }
 
 /// The most words of a list in a request for a run.
-const WORDS_MAX: usize = 100;
+const LIST_ENTRIES_MAX: usize = 100;
 
 impl RunBody {
     /// Returns what is asked for, with what the client wants to see of it.
     ///
     /// # Errors
     /// When a field makes no sense, alone or beside another.
-    pub(crate) fn request(self) -> Result<(RunRequest, Modes), Fault> {
+    pub(crate) fn into_request(self) -> Result<(RunRequest, StreamModes), ApiError> {
         let words = |given: Option<OneOrMany>, field: &str| match given {
-            Some(OneOrMany(words)) if words.len() > WORDS_MAX => {
-                Err(Fault::invalid(format!("`{field}`: at most {WORDS_MAX} entries")))
+            Some(OneOrMany(words)) if words.len() > LIST_ENTRIES_MAX => {
+                Err(ApiError::invalid(format!("`{field}`: at most {LIST_ENTRIES_MAX} entries")))
             }
             given => Ok(given.map(|OneOrMany(words)| words).unwrap_or_default()),
         };
         let stream_mode = words(self.stream_mode, "stream_mode")?;
-        let modes = Modes::named(stream_mode.iter().map(String::as_str));
-        let modes = modes.map_err(|error| Fault::invalid(error.to_string()))?;
+        let modes = StreamModes::from_names(stream_mode.iter().map(String::as_str));
+        let modes = modes.map_err(|error| ApiError::invalid(error.to_string()))?;
         let config = self.config.unwrap_or_default();
         let configurable = match config.get("configurable") {
             None | Some(Value::Null) => None,
             Some(Value::Object(given)) => Some(given),
-            Some(_) => return Err(Fault::invalid("`config.configurable`: expected an object")),
+            Some(_) => return Err(ApiError::invalid("`config.configurable`: expected an object")),
         };
         let is_given = |fields: Option<&Map<String, Value>>| fields.is_some_and(|fields| !fields.is_empty());
         if is_given(self.context.as_ref()) && is_given(configurable) {
             let detail = "Cannot specify both configurable and context. Use context alone";
-            return Err(Fault::bad_request(detail));
+            return Err(ApiError::bad_request(detail));
         }
         if self.after_seconds.is_some_and(|seconds| seconds < 0.0) {
-            return Err(Fault::invalid("`after_seconds`: expected a number that is not negative"));
+            return Err(ApiError::invalid("`after_seconds`: expected a number that is not negative"));
         }
         let named = self.checkpoint.and_then(|checkpoint| checkpoint.checkpoint_id).or(self.checkpoint_id);
         let checkpoint_id = named.map_or_else(|| configured_checkpoint(&config), |named| Ok(Some(named)))?;
         let request = RunRequest {
             input: self.input,
-            command: self.command.and_then(CommandBody::given),
+            command: self.command.and_then(CommandBody::into_command),
             checkpoint_id,
             interrupt_before: words(self.interrupt_before, "interrupt_before")?,
             interrupt_after: words(self.interrupt_after, "interrupt_after")?,
@@ -231,17 +231,17 @@ impl RunBody {
 
 impl CommandBody {
     /// Returns the command; `None` when it commands nothing.
-    pub(crate) fn given(self) -> Option<Command> {
+    pub(crate) fn into_command(self) -> Option<RunCommand> {
         let Self { resume, update, goto } = self;
         let is_any = resume.is_some() || update.is_some() || goto.is_some();
-        is_any.then_some(Command { resume, update, goto })
+        is_any.then_some(RunCommand { resume, update, goto })
     }
 }
 
 /// Reads the point of the past that a configuration names.
-pub(crate) fn configured_checkpoint(config: &Map<String, Value>) -> Result<Option<CheckpointId>, Fault> {
+pub(crate) fn configured_checkpoint(config: &Map<String, Value>) -> Result<Option<CheckpointId>, ApiError> {
     let named = config.get("configurable").and_then(|given| given.get("checkpoint_id"));
-    named.and_then(Value::as_str).map(checkpoint_id).transpose()
+    named.and_then(Value::as_str).map(parse_checkpoint_id).transpose()
 }
 
 #[cfg(test)]
@@ -251,21 +251,21 @@ mod tests {
     use super::*;
 
     const POINT: &str = "1ef4f797-8335-6428-8001-8a1503f9b875";
-    use crate::modes::mode::Mode;
+    use crate::modes::mode::StreamMode;
 
-    fn read(body: &Value) -> Result<(RunRequest, Modes), Fault> {
-        crate::extract::parse::<RunBody>(body.to_string().as_bytes())?.request()
+    fn parse_body(body: &Value) -> Result<(RunRequest, StreamModes), ApiError> {
+        crate::extract::parse_json::<RunBody>(body.to_string().as_bytes())?.into_request()
     }
 
-    fn refused(body: &Value, status: u16, named: &str) {
-        let fault = read(body).unwrap_err();
+    fn assert_refused(body: &Value, status: u16, named: &str) {
+        let fault = parse_body(body).unwrap_err();
         assert_eq!(fault.status().as_u16(), status, "{body}: {fault}");
         assert!(fault.detail().contains(named), "{body}: {fault}");
     }
 
     #[test]
     fn what_real_clients_send_is_understood() {
-        let (request, modes) = read(&json!({
+        let (request, modes) = parse_body(&json!({
             "assistant_id": "agent", "input": null, "command": {"resume": {"decisions": []}, "goto": null},
             "stream_mode": ["values", "messages-tuple", "custom", "tools"], "stream_resumable": true,
             "on_disconnect": "cancel", "multitask_strategy": null, "metadata": null, "langsmith_tracer": {},
@@ -274,45 +274,53 @@ mod tests {
             "interrupt_before": "*", "interrupt_after": ["tools"], "feedback_keys": [], "after_seconds": 1,
         }))
         .unwrap();
-        assert!(modes.has(Mode::Tuple) && modes.has(Mode::Values) && !modes.has(Mode::Updates));
+        assert!(
+            modes.has(StreamMode::MessagesTuple)
+                && modes.has(StreamMode::Values)
+                && !modes.has(StreamMode::Updates)
+        );
         assert_eq!(request.command.unwrap().resume, Some(json!({"decisions": []})));
         assert_eq!(request.checkpoint_id, Some(POINT.parse().unwrap()));
         assert_eq!(request.interrupt_before, ["*"]);
-        assert_eq!(request.on_disconnect, OnDisconnect::Cancel);
-        assert_eq!(request.multitask_strategy, Multitask::Enqueue);
+        assert_eq!(request.on_disconnect, DisconnectMode::Cancel);
+        assert_eq!(request.multitask_strategy, MultitaskStrategy::Enqueue);
     }
 
     #[test]
     fn a_command_of_nothings_is_none_and_no_mode_means_values() {
         let (request, modes) =
-            read(&json!({"assistant_id": "a", "command": {"goto": null}, "stream_mode": []})).unwrap();
+            parse_body(&json!({"assistant_id": "a", "command": {"goto": null}, "stream_mode": []})).unwrap();
         assert_eq!(request.command, None);
-        assert!(modes.has(Mode::Values));
+        assert!(modes.has(StreamMode::Values));
         assert_eq!(request.stream_mode, ["values"]);
         let (request, _) =
-            read(&json!({"assistant_id": "a", "config": {"configurable": {"checkpoint_id": POINT}}}))
+            parse_body(&json!({"assistant_id": "a", "config": {"configurable": {"checkpoint_id": POINT}}}))
                 .unwrap();
         assert_eq!(request.checkpoint_id, Some(POINT.parse().unwrap()));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_with_the_field() {
-        refused(&json!({}), 422, "assistant_id");
-        refused(&json!({"assistant_id": 1}), 422, "assistant_id");
-        refused(&json!({"assistant_id": "a", "stream_mode": "nope"}), 422, "messages-tuple");
-        refused(&json!({"assistant_id": "a", "stream_mode": {"a": 1}}), 422, "stream_mode");
-        refused(&json!({"assistant_id": "a", "on_disconnect": "explode"}), 422, "on_disconnect");
-        refused(&json!({"assistant_id": "a", "multitask_strategy": "x"}), 422, "multitask_strategy");
-        refused(&json!({"assistant_id": "a", "if_not_exists": "x"}), 422, "if_not_exists");
-        refused(&json!({"assistant_id": "a", "config": []}), 422, "config");
-        refused(&json!({"assistant_id": "a", "metadata": "x"}), 422, "metadata");
-        refused(&json!({"assistant_id": "a", "command": "x"}), 422, "command");
-        refused(&json!({"assistant_id": "a", "checkpoint": "x"}), 422, "checkpoint");
-        refused(&json!({"assistant_id": "a", "checkpoint_id": "x"}), 422, "checkpoint_id");
-        refused(&json!({"assistant_id": "a", "checkpoint": {"checkpoint_id": "x"}}), 422, "checkpoint");
+        assert_refused(&json!({}), 422, "assistant_id");
+        assert_refused(&json!({"assistant_id": 1}), 422, "assistant_id");
+        assert_refused(&json!({"assistant_id": "a", "stream_mode": "nope"}), 422, "messages-tuple");
+        assert_refused(&json!({"assistant_id": "a", "stream_mode": {"a": 1}}), 422, "stream_mode");
+        assert_refused(&json!({"assistant_id": "a", "on_disconnect": "explode"}), 422, "on_disconnect");
+        assert_refused(&json!({"assistant_id": "a", "multitask_strategy": "x"}), 422, "multitask_strategy");
+        assert_refused(&json!({"assistant_id": "a", "if_not_exists": "x"}), 422, "if_not_exists");
+        assert_refused(&json!({"assistant_id": "a", "config": []}), 422, "config");
+        assert_refused(&json!({"assistant_id": "a", "metadata": "x"}), 422, "metadata");
+        assert_refused(&json!({"assistant_id": "a", "command": "x"}), 422, "command");
+        assert_refused(&json!({"assistant_id": "a", "checkpoint": "x"}), 422, "checkpoint");
+        assert_refused(&json!({"assistant_id": "a", "checkpoint_id": "x"}), 422, "checkpoint_id");
+        assert_refused(
+            &json!({"assistant_id": "a", "checkpoint": {"checkpoint_id": "x"}}),
+            422,
+            "checkpoint",
+        );
         let configured = json!({"configurable": {"checkpoint_id": "x"}});
-        refused(&json!({"assistant_id": "a", "config": configured}), 404, "checkpoint");
-        refused(&json!({"assistant_id": "a", "interrupt_before": 3}), 422, "interrupt_before");
+        assert_refused(&json!({"assistant_id": "a", "config": configured}), 404, "checkpoint");
+        assert_refused(&json!({"assistant_id": "a", "interrupt_before": 3}), 422, "interrupt_before");
         for (field, wrong) in [
             ("context", json!(3)),
             ("durability", json!("x")),
@@ -321,11 +329,19 @@ mod tests {
             ("after_seconds", json!(-1)),
             ("feedback_keys", json!("x")),
         ] {
-            refused(&json!({"assistant_id": "a", field: wrong}), 422, field);
+            assert_refused(&json!({"assistant_id": "a", field: wrong}), 422, field);
         }
-        refused(&json!({"assistant_id": "a", "config": {"configurable": 3}}), 422, "config.configurable");
-        refused(&json!({"assistant_id": "a", "interrupt_after": vec!["n"; 101]}), 422, "interrupt_after");
+        assert_refused(
+            &json!({"assistant_id": "a", "config": {"configurable": 3}}),
+            422,
+            "config.configurable",
+        );
+        assert_refused(
+            &json!({"assistant_id": "a", "interrupt_after": vec!["n"; 101]}),
+            422,
+            "interrupt_after",
+        );
         let both = json!({"assistant_id": "a", "context": {"a": 1}, "config": {"configurable": {"b": 1}}});
-        refused(&both, 400, "context");
+        assert_refused(&both, 400, "context");
     }
 }

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::row;
+use super::find_run;
 use crate::caller::Caller;
-use crate::extract::{Body, OfRun, Params, id};
-use crate::fault::{Envelope, Fault};
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::{JsonBody, QueryParams, RunPath, parse_id};
 
 /// Runs that one request may stop.
 const RUNS_MAX: usize = 1_000;
@@ -29,22 +29,26 @@ const RUNS_MAX: usize = 1_000;
     responses(
         (status = 200, description = "It has stopped.", body = serde_json::Value),
         (status = 202, description = "It is being stopped."),
-        (status = 409, description = "It has ended.", body = Envelope),
-        (status = "4XX", description = "There is none.", body = Envelope),
+        (status = 409, description = "It has ended.", body = ErrorBody),
+        (status = "4XX", description = "There is none.", body = ErrorBody),
     )
 )]
-pub(super) async fn one(caller: Caller, of: OfRun, params: Params) -> Result<Response, Fault> {
-    let action = action(&params)?;
+pub(super) async fn cancel_run(
+    caller: Caller,
+    of: RunPath,
+    params: QueryParams,
+) -> Result<Response, ApiError> {
+    let action = parse_action(&params)?;
     let waits = params.flag("wait")?.unwrap_or(false);
-    let run = row(&caller, of.thread_id, of.run_id).await?;
+    let run = find_run(&caller, of.thread_id, of.run_id).await?;
     if !run.status.is_active() {
         return Err(scheduler::Error::Ended { run_id: run.run_id, status: run.status }.into());
     }
     if waits {
-        stop(&caller, &run, action).await?;
+        cancel_and_wait(&caller, &run, action).await?;
         return Ok(Json(json!({})).into_response());
     }
-    caller.server.dispatch.stop(&caller.scope, &run, action).await?;
+    caller.server.scheduler.stop_run(&caller.scope, &run, action).await?;
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
@@ -67,40 +71,44 @@ pub(super) struct CancelBody {
     params(("action" = Option<String>, Query, description = "`interrupt` keeps what they did, `rollback` takes it back.")),
     responses(
         (status = 204, description = "They are being stopped."),
-        (status = "4XX", description = "There are none.", body = Envelope),
+        (status = "4XX", description = "There are none.", body = ErrorBody),
     )
 )]
-pub(super) async fn many(
+pub(super) async fn cancel_runs(
     caller: Caller,
-    params: Params,
-    Body(body): Body<CancelBody>,
-) -> Result<StatusCode, Fault> {
-    let action = action(&params)?;
+    params: QueryParams,
+    JsonBody(body): JsonBody<CancelBody>,
+) -> Result<StatusCode, ApiError> {
+    let action = parse_action(&params)?;
     let runs = match (&body.run_ids, &body.status) {
-        (Some(run_ids), None) => named(&caller, body.thread_id, run_ids).await?,
-        (None, Some(status)) => at(&caller, body.thread_id, status).await?,
-        (Some(_), Some(_)) => return Err(Fault::invalid("give `run_ids` or `status`, not both")),
+        (Some(run_ids), None) => find_active_runs(&caller, body.thread_id, run_ids).await?,
+        (None, Some(status)) => list_runs_with_status(&caller, body.thread_id, status).await?,
+        (Some(_), Some(_)) => return Err(ApiError::invalid("give `run_ids` or `status`, not both")),
         (None, None) => {
-            return Err(Fault::invalid("`run_ids`: missing; give it with `thread_id`, or `status`"));
+            return Err(ApiError::invalid("`run_ids`: missing; give it with `thread_id`, or `status`"));
         }
     };
     if runs.is_empty() {
-        return Err(Fault::not_found("No matching runs to cancel"));
+        return Err(ApiError::not_found("No matching runs to cancel"));
     }
     for run in runs {
-        caller.server.dispatch.stop(&caller.scope, &run, action).await?;
+        caller.server.scheduler.stop_run(&caller.scope, &run, action).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn named(caller: &Caller, thread_id: Option<ThreadId>, run_ids: &[String]) -> Result<Vec<Run>, Fault> {
-    let thread_id = thread_id.ok_or_else(|| Fault::invalid("`thread_id`: missing beside `run_ids`"))?;
+async fn find_active_runs(
+    caller: &Caller,
+    thread_id: Option<ThreadId>,
+    run_ids: &[String],
+) -> Result<Vec<Run>, ApiError> {
+    let thread_id = thread_id.ok_or_else(|| ApiError::invalid("`thread_id`: missing beside `run_ids`"))?;
     if run_ids.len() > RUNS_MAX {
-        return Err(Fault::invalid(format!("`run_ids`: at most {RUNS_MAX} entries")));
+        return Err(ApiError::invalid(format!("`run_ids`: at most {RUNS_MAX} entries")));
     }
     let mut runs = Vec::with_capacity(run_ids.len());
     for run_id in run_ids {
-        let run = row(caller, thread_id, id(run_id, "run")?).await?;
+        let run = find_run(caller, thread_id, parse_id(run_id, "run")?).await?;
         if run.status.is_active() {
             runs.push(run);
         }
@@ -108,28 +116,32 @@ async fn named(caller: &Caller, thread_id: Option<ThreadId>, run_ids: &[String])
     Ok(runs)
 }
 
-async fn at(caller: &Caller, thread_id: Option<ThreadId>, status: &str) -> Result<Vec<Run>, Fault> {
+async fn list_runs_with_status(
+    caller: &Caller,
+    thread_id: Option<ThreadId>,
+    status: &str,
+) -> Result<Vec<Run>, ApiError> {
     let statuses = match status {
         "pending" => vec![RunStatus::Pending],
         "running" => vec![RunStatus::Running],
         "all" => vec![RunStatus::Pending, RunStatus::Running],
-        _ => return Err(Fault::invalid("`status` must be one of pending, running, all")),
+        _ => return Err(ApiError::invalid("`status` must be one of pending, running, all")),
     };
     let filter = agent::RunFilter { thread_id, statuses, limit: RUNS_MAX, ..agent::RunFilter::default() };
     Ok(caller.agent.runs().list(filter).await?)
 }
 
-fn action(params: &Params) -> Result<CancelAction, Fault> {
+fn parse_action(params: &QueryParams) -> Result<CancelAction, ApiError> {
     match params.text("action") {
         None | Some("interrupt") => Ok(CancelAction::Interrupt),
         Some("rollback") => Ok(CancelAction::Rollback),
-        Some(_) => Err(Fault::invalid("`action` must be one of interrupt, rollback")),
+        Some(_) => Err(ApiError::invalid("`action` must be one of interrupt, rollback")),
     }
 }
 
 /// Returns when the run has stopped. One that came to its end by itself meanwhile has stopped too.
-async fn stop(caller: &Caller, run: &Run, action: CancelAction) -> Result<(), Fault> {
-    match caller.server.dispatch.cancel(&caller.scope, run.thread_id, run.run_id, action).await {
+async fn cancel_and_wait(caller: &Caller, run: &Run, action: CancelAction) -> Result<(), ApiError> {
+    match caller.server.scheduler.cancel_run(&caller.scope, run.thread_id, run.run_id, action).await {
         Ok(()) => Ok(()),
         Err(scheduler::Error::Ended { .. }) if action == CancelAction::Interrupt => Ok(()),
         Err(error) => Err(error.into()),

@@ -4,20 +4,20 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use protocol::{Run, RunRequest};
 
-use super::ask::{place_of, put};
-use super::wait::Wait;
-use super::{about, found, row};
+use super::create::{insert_header, run_path};
+use super::wait::RunWaiter;
+use super::{find_run, find_run_with_request, run_origin};
 use crate::caller::Caller;
-use crate::extract::{InThread, OfRun, Params};
-use crate::fault::{Envelope, Fault};
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::{QueryParams, RunPath, ThreadPath};
 use crate::modes::cursor::Cursor;
-use crate::modes::follow::{Follow, Leaving, RejoinOptions, View};
-use crate::modes::mode::Modes;
-use crate::modes::out::Ids;
-use crate::modes::thread::{Begin, FollowThread, Told};
+use crate::modes::follow::{DisconnectAction, RejoinOptions, RunModeStream, StreamView};
+use crate::modes::mode::StreamModes;
+use crate::modes::thread_stream::{ThreadModeStream, ThreadStreamKind, ThreadStreamStart};
+use crate::modes::writer::EventIds;
 use crate::resources;
 use crate::sse;
-use crate::streams::follow::Follower;
+use crate::streams::follow::ChunkStream;
 
 /// Follows a run: behind `Last-Event-ID`, from the beginning for `-1`, and from now on without one.
 #[utoipa::path(
@@ -31,59 +31,60 @@ use crate::streams::follow::Follower;
     ),
     responses(
         (status = 200, description = "Its events.", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "There is none.", body = Envelope),
+        (status = "4XX", description = "There is none.", body = ErrorBody),
     )
 )]
 pub(super) async fn rejoin(
     caller: Caller,
-    of: OfRun,
-    params: Params,
+    of: RunPath,
+    params: QueryParams,
     headers: HeaderMap,
-) -> Result<Response, Fault> {
-    let (run, request) = found(&caller, of.thread_id, of.run_id).await?;
-    rejoined(caller, run, request, &params, &headers).await
+) -> Result<Response, ApiError> {
+    let (run, request) = find_run_with_request(&caller, of.thread_id, of.run_id).await?;
+    rejoin_response(caller, run, request, &params, &headers).await
 }
 
 /// Returns the answer that follows a run that is there already.
-pub(super) async fn rejoined(
+pub(super) async fn rejoin_response(
     caller: Caller,
     run: Run,
     request: RunRequest,
-    params: &Params,
+    params: &QueryParams,
     headers: &HeaderMap,
-) -> Result<Response, Fault> {
-    let cursor = cursor(headers)?;
+) -> Result<Response, ApiError> {
+    let cursor = read_cursor(headers)?;
     let mut wanted: Vec<&str> = params.all("stream_mode").flat_map(|modes| modes.split(',')).collect();
     if wanted.is_empty() {
         wanted.extend(request.stream_mode.iter().map(String::as_str));
     }
-    let modes = Modes::named(wanted).map_err(|error| Fault::invalid(error.to_string()))?;
+    let modes = StreamModes::from_names(wanted).map_err(|error| ApiError::invalid(error.to_string()))?;
     let leaving = match params.flag("cancel_on_disconnect")? {
-        Some(true) => Leaving::Stops,
-        Some(false) | None => Leaving::GoesOn,
+        Some(true) => DisconnectAction::Cancel,
+        Some(false) | None => DisconnectAction::Continue,
     };
-    let ids = if request.stream_resumable { Ids::Sent } else { Ids::LeftOut };
+    let ids = if request.stream_resumable { EventIds::Sent } else { EventIds::Omitted };
     // A run that was not to be kept has nothing a cursor could name.
     let cursor = match cursor.filter(|_| request.stream_resumable) {
         Some(after @ Cursor::After(_)) => {
-            Some(after.within(resources::thread(&caller, run.thread_id).await?.last_seq))
+            Some(after.clamp_to_thread(resources::find_thread(&caller, run.thread_id).await?.last_seq))
         }
         cursor => cursor,
     };
-    let options = RejoinOptions { view: View { modes, ids }, cursor, leaving };
-    let follow = Follow::rejoin(caller, about(&run, &request), &run, options).await?;
-    let mut response = sse::response(follow.chunks());
-    let place = place_of(run.thread_id, run.run_id);
-    put(&mut response, header::CONTENT_LOCATION, &place);
-    put(&mut response, header::LOCATION, &format!("{place}/stream"));
+    let options =
+        RejoinOptions { view: StreamView { modes, event_ids: ids }, cursor, on_disconnect: leaving };
+    let follow = RunModeStream::rejoin(caller, run_origin(&run, &request), &run, options).await?;
+    let mut response = sse::event_stream_response(follow.chunks());
+    let place = run_path(run.thread_id, run.run_id);
+    insert_header(&mut response, header::CONTENT_LOCATION, &place);
+    insert_header(&mut response, header::LOCATION, &format!("{place}/stream"));
     Ok(response)
 }
 
 /// Reads where a client wants to go on.
-pub(super) fn cursor(headers: &HeaderMap) -> Result<Option<Cursor>, Fault> {
+pub(super) fn read_cursor(headers: &HeaderMap) -> Result<Option<Cursor>, ApiError> {
     let Some(given) = headers.get("last-event-id") else { return Ok(None) };
     let cursor = given.to_str().ok().and_then(Cursor::parse);
-    cursor.map(Some).ok_or_else(|| Fault::invalid("`Last-Event-ID`: not an id of an event"))
+    cursor.map(Some).ok_or_else(|| ApiError::invalid("`Last-Event-ID`: not an id of an event"))
 }
 
 /// Waits for a run, and answers with what came of it.
@@ -95,15 +96,15 @@ pub(super) fn cursor(headers: &HeaderMap) -> Result<Option<Cursor>, Fault> {
     ),
     responses(
         (status = 200, description = "The state at its end; `__interrupt__` with it when it asks, `__error__` alone when it failed.", body = serde_json::Value),
-        (status = "4XX", description = "There is none.", body = Envelope),
+        (status = "4XX", description = "There is none.", body = ErrorBody),
     )
 )]
-pub(super) async fn join(caller: Caller, of: OfRun) -> Result<Response, Fault> {
-    let run = row(&caller, of.thread_id, of.run_id).await?;
-    let place = place_of(run.thread_id, run.run_id);
-    let mut response = Wait::for_run(caller, run).await?.response();
-    put(&mut response, header::CONTENT_LOCATION, &place);
-    put(&mut response, header::LOCATION, &format!("{place}/join"));
+pub(super) async fn join(caller: Caller, of: RunPath) -> Result<Response, ApiError> {
+    let run = find_run(&caller, of.thread_id, of.run_id).await?;
+    let place = run_path(run.thread_id, run.run_id);
+    let mut response = RunWaiter::for_run(caller, run).await?.response();
+    insert_header(&mut response, header::CONTENT_LOCATION, &place);
+    insert_header(&mut response, header::LOCATION, &format!("{place}/join"));
     Ok(response)
 }
 
@@ -117,37 +118,38 @@ pub(super) async fn join(caller: Caller, of: OfRun) -> Result<Response, Fault> {
     ),
     responses(
         (status = 200, description = "The events of its runs.", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "There is none.", body = Envelope),
+        (status = "4XX", description = "There is none.", body = ErrorBody),
     )
 )]
-pub(super) async fn thread(
+pub(super) async fn stream_thread(
     caller: Caller,
-    InThread(thread_id): InThread,
-    params: Params,
+    ThreadPath(thread_id): ThreadPath,
+    params: QueryParams,
     headers: HeaderMap,
-) -> Result<Response, Fault> {
-    let told = told(&params)?;
-    let cursor = cursor(&headers)?;
-    let begin = Begin::of(cursor, resources::thread(&caller, thread_id).await?.last_seq);
-    let live = caller.server.dispatch.thread_live(&caller.scope, thread_id);
-    let live = if cursor.is_none() { live.from_now() } else { live };
-    Ok(sse::response(FollowThread::new(caller, thread_id, live, told, begin).chunks()))
+) -> Result<Response, ApiError> {
+    let told = read_stream_kind(&params)?;
+    let cursor = read_cursor(&headers)?;
+    let begin =
+        ThreadStreamStart::from_cursor(cursor, resources::find_thread(&caller, thread_id).await?.last_seq);
+    let live = caller.server.scheduler.thread_reader(&caller.scope, thread_id);
+    let live = if cursor.is_none() { live.skip_ended() } else { live };
+    Ok(sse::event_stream_response(ThreadModeStream::new(caller, thread_id, live, told, begin).chunks()))
 }
 
-fn told(params: &Params) -> Result<Told, Fault> {
+fn read_stream_kind(params: &QueryParams) -> Result<ThreadStreamKind, ApiError> {
     let mut modes =
         params.all("stream_modes").chain(params.all("stream_mode")).flat_map(|modes| modes.split(','));
     let mut told = None;
     modes.try_for_each(|mode| match mode {
         "lifecycle" => {
-            told.get_or_insert(Told::Lifecycle);
+            told.get_or_insert(ThreadStreamKind::Lifecycle);
             Ok(())
         }
         "run_modes" | "state_update" => {
-            told = Some(Told::Runs);
+            told = Some(ThreadStreamKind::RunModes);
             Ok(())
         }
-        _ => Err(Fault::invalid("`stream_modes` must be one of run_modes, lifecycle, state_update")),
+        _ => Err(ApiError::invalid("`stream_modes` must be one of run_modes, lifecycle, state_update")),
     })?;
-    Ok(told.unwrap_or(Told::Runs))
+    Ok(told.unwrap_or(ThreadStreamKind::RunModes))
 }

@@ -1,134 +1,134 @@
 //! Waiting for a run and answering with what came of it. The head of the answer goes out at once; while the run works, line
 //! breaks keep the connection, which JSON does not mind.
 
-use agent::{Frame, Item};
+use agent::{Frame, SubscriptionItem};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use protocol::{Interrupt, Run, RunFailure, RunId, RunStatus, Seq, ThreadId};
-use scheduler::Live;
+use scheduler::RunReader;
 use serde_json::{Map, Value, json};
 use tokio::time::Interval;
 
 use crate::caller::Caller;
-use crate::fault::Fault;
+use crate::error::ApiError;
 use crate::sse;
-use crate::streams::transcript::Transcript;
+use crate::streams::transcript::StreamTranscript;
 use crate::wire;
-use crate::wire::failure::RunFault;
-use crate::wire::state::Values;
+use crate::wire::failure::WireRunFailure;
+use crate::wire::state::StateValues;
 
 /// A run that is waited for.
-pub(super) struct Wait {
+pub(super) struct RunWaiter {
     caller: Caller,
     thread_id: ThreadId,
     run_id: RunId,
-    source: Source,
+    source: ResultSource,
     /// What the client came with, where the end is found elsewhere: going away from it may stop the run.
-    held: Option<Live>,
-    seen: Seen,
+    original_reader: Option<RunReader>,
+    observed: ObservedRun,
     heartbeat: Interval,
 }
 
-enum Source {
-    Live(Live),
+enum ResultSource {
+    Reader(RunReader),
     Ended(Box<Run>),
-    Over,
+    Done,
 }
 
 /// Why an answer breaks off: half of one would be taken for a whole one.
 #[derive(Debug, thiserror::Error)]
 #[error("wait for the run: the server is stopping")]
-struct Cut;
+struct ResponseAborted;
 
 /// What was found of a run whose end was not told.
-enum LookedUp {
+enum LookupOutcome {
     /// Where it goes on, or how it ended.
     Found,
     /// The server goes before the run has ended.
-    LeftBehind,
+    ShuttingDown,
 }
 
 /// What was seen of the run.
 #[derive(Default)]
-struct Seen {
+struct ObservedRun {
     /// The newest state: the event it ends with, and what it holds beside messages.
-    stands: Option<(Seq, Map<String, Value>)>,
+    state: Option<(Seq, Map<String, Value>)>,
     interrupts: Vec<Interrupt>,
-    end: SeenEnd,
+    end: ObservedEnd,
 }
 
 /// How a run ended, as far as it was seen.
 #[derive(Default)]
-enum SeenEnd {
+enum ObservedEnd {
     #[default]
-    NotYet,
+    Unknown,
     Succeeded,
     Failed(RunFailure),
 }
 
-impl Wait {
+impl RunWaiter {
     /// Returns what waits for the run that `live` tells of.
-    pub(super) fn of(caller: Caller, live: Live) -> Self {
+    pub(super) fn for_reader(caller: Caller, live: RunReader) -> Self {
         let (thread_id, run_id) = (live.thread_id, live.run_id);
-        Self::from(caller, thread_id, run_id, Source::Live(live))
+        Self::new(caller, thread_id, run_id, ResultSource::Reader(live))
     }
 
     /// Returns what waits for a run that is there already, wherever it works.
     ///
     /// # Errors
     /// When the journal fails.
-    pub(super) async fn for_run(caller: Caller, run: Run) -> Result<Self, Fault> {
+    pub(super) async fn for_run(caller: Caller, run: Run) -> Result<Self, ApiError> {
         let (thread_id, run_id) = (run.thread_id, run.run_id);
-        let source = match caller.server.dispatch.follow(&caller.scope, &run, None).await? {
-            Some(live) => Source::Live(live),
-            None => Source::Ended(Box::new(run)),
+        let source = match caller.server.scheduler.follow_run(&caller.scope, &run, None).await? {
+            Some(live) => ResultSource::Reader(live),
+            None => ResultSource::Ended(Box::new(run)),
         };
-        Ok(Self::from(caller, thread_id, run_id, source))
+        Ok(Self::new(caller, thread_id, run_id, source))
     }
 
-    fn from(caller: Caller, thread_id: ThreadId, run_id: RunId, source: Source) -> Self {
-        let (seen, heartbeat) = (Seen::default(), sse::heartbeat());
-        Self { caller, thread_id, run_id, source, held: None, seen, heartbeat }
+    fn new(caller: Caller, thread_id: ThreadId, run_id: RunId, source: ResultSource) -> Self {
+        let (observed, heartbeat) = (ObservedRun::default(), sse::heartbeat_interval());
+        Self { caller, thread_id, run_id, source, original_reader: None, observed, heartbeat }
     }
 
     /// Returns the answer.
     pub(super) fn response(self) -> Response {
         let chunks = stream::unfold(self, async |mut wait| {
-            let chunk = wait.chunk().await?;
+            let chunk = wait.next_chunk().await?;
             Some((chunk, wait))
         });
         let json = HeaderValue::from_static("application/json");
         ([(header::CONTENT_TYPE, json)], Body::from_stream(chunks)).into_response()
     }
 
-    async fn chunk(&mut self) -> Option<Result<Bytes, Cut>> {
+    async fn next_chunk(&mut self) -> Option<Result<Bytes, ResponseAborted>> {
         loop {
             let item = match &mut self.source {
-                Source::Over => return None,
-                Source::Ended(run) => {
+                ResultSource::Done => return None,
+                ResultSource::Ended(run) => {
                     let failure = run.failure.clone();
-                    return Some(Ok(self.result(failure).await));
+                    return Some(Ok(self.final_chunk(failure).await));
                 }
-                Source::Live(live) => tokio::select! {
+                ResultSource::Reader(live) => tokio::select! {
                     biased;
                     _ = self.heartbeat.tick() => return Some(Ok(Bytes::from_static(b"\n"))),
                     item = live.next() => item,
                 },
             };
             match item {
-                Some(Item::Frame(_, frame)) => self.seen.look(&frame),
+                Some(SubscriptionItem::Frame(_, frame)) => self.observed.observe(&frame),
                 // What was lost is read at the end.
-                Some(Item::Gap { .. }) => self.seen = Seen::default(),
-                None => match std::mem::take(&mut self.seen.end) {
-                    SeenEnd::Succeeded => return Some(Ok(self.result(None).await)),
-                    SeenEnd::Failed(failure) => return Some(Ok(self.result(Some(failure)).await)),
-                    SeenEnd::NotYet => match self.look_up().await {
-                        Ok(LookedUp::Found) => {}
+                Some(SubscriptionItem::Gap { .. }) => self.observed = ObservedRun::default(),
+                None => match std::mem::take(&mut self.observed.end) {
+                    ObservedEnd::Succeeded => return Some(Ok(self.final_chunk(None).await)),
+                    ObservedEnd::Failed(failure) => return Some(Ok(self.final_chunk(Some(failure)).await)),
+                    ObservedEnd::Unknown => match self.find_outcome().await {
+                        Ok(LookupOutcome::Found) => {}
                         // It goes on when the server is started again.
-                        Ok(LookedUp::LeftBehind) => return Some(self.cut()),
-                        Err(fault) => return Some(Ok(self.failed(fault))),
+                        Ok(LookupOutcome::ShuttingDown) => return Some(self.abort()),
+                        Err(fault) => return Some(Ok(self.render_read_failure(fault))),
                     },
                 },
             }
@@ -136,92 +136,95 @@ impl Wait {
     }
 
     /// Finds out about a run whose end was not told here.
-    async fn look_up(&mut self) -> Result<LookedUp, Fault> {
+    async fn find_outcome(&mut self) -> Result<LookupOutcome, ApiError> {
         let found = self.caller.agent.runs().get(self.run_id).await?;
         let Some(run) = found else {
             // It was taken back.
-            self.seen.end = SeenEnd::of(RunFailure::from_stored_text(RunStatus::Cancelled, None));
-            return Ok(LookedUp::Found);
+            self.observed.end =
+                ObservedEnd::from_failure(RunFailure::from_stored_text(RunStatus::Cancelled, None));
+            return Ok(LookupOutcome::Found);
         };
         if run.status.is_active() && self.caller.server.closing.is_cancelled() {
-            return Ok(LookedUp::LeftBehind);
+            return Ok(LookupOutcome::ShuttingDown);
         }
-        let next = match self.caller.server.dispatch.follow(&self.caller.scope, &run, None).await? {
-            Some(live) if run.status.is_active() => Source::Live(live),
-            Some(_) | None => Source::Ended(Box::new(run)),
+        let next = match self.caller.server.scheduler.follow_run(&self.caller.scope, &run, None).await? {
+            Some(live) if run.status.is_active() => ResultSource::Reader(live),
+            Some(_) | None => ResultSource::Ended(Box::new(run)),
         };
-        if let Source::Live(live) = std::mem::replace(&mut self.source, next) {
-            self.held.get_or_insert(live);
+        if let ResultSource::Reader(live) = std::mem::replace(&mut self.source, next) {
+            self.original_reader.get_or_insert(live);
         }
-        Ok(LookedUp::Found)
+        Ok(LookupOutcome::Found)
     }
 
     /// Breaks the answer off: the run goes on when the server is started again, and whoever asks then is told.
-    fn cut(&mut self) -> Result<Bytes, Cut> {
-        self.source = Source::Over;
-        Err(Cut)
+    fn abort(&mut self) -> Result<Bytes, ResponseAborted> {
+        self.source = ResultSource::Done;
+        Err(ResponseAborted)
     }
 
     /// Returns what came of the run.
-    async fn result(&mut self, failure: Option<RunFailure>) -> Bytes {
-        if let Source::Live(live) = std::mem::replace(&mut self.source, Source::Over) {
+    async fn final_chunk(&mut self, failure: Option<RunFailure>) -> Bytes {
+        if let ResultSource::Reader(live) = std::mem::replace(&mut self.source, ResultSource::Done) {
             // The thread of a run that was given none goes when nobody looks on any more.
-            let written = self.written(failure).await;
+            let written = self.render_result(failure).await;
             drop(live);
             return written;
         }
-        self.written(failure).await
+        self.render_result(failure).await
     }
 
-    async fn written(&mut self, failure: Option<RunFailure>) -> Bytes {
-        if let Some(fault) = failure.map(RunFault::from) {
-            return bytes(&json!({"__error__": fault}));
+    async fn render_result(&mut self, failure: Option<RunFailure>) -> Bytes {
+        if let Some(fault) = failure.map(WireRunFailure::from) {
+            return to_json_bytes(&json!({"__error__": fault}));
         }
-        self.values().await.unwrap_or_else(|fault| self.failed(fault))
+        self.render_values().await.unwrap_or_else(|fault| self.render_read_failure(fault))
     }
 
     /// Returns the state at the run's end: of what was seen of it, or else as the thread stands.
-    async fn values(&mut self) -> Result<Bytes, Fault> {
+    async fn render_values(&mut self) -> Result<Bytes, ApiError> {
         let (agent, thread_id) = (&self.caller.agent, self.thread_id);
         let interrupts: Vec<wire::Interrupt> =
-            self.seen.interrupts.iter().map(wire::Interrupt::from).collect();
-        if let Some((head_seq, channels)) = &self.seen.stands {
-            let mut transcript = Transcript::of(thread_id);
+            self.observed.interrupts.iter().map(wire::Interrupt::from).collect();
+        if let Some((head_seq, channels)) = &self.observed.state {
+            let mut transcript = StreamTranscript::new(thread_id);
             transcript.set(&agent.threads().messages_at(thread_id, *head_seq).await?);
-            return Ok(bytes(&transcript.values(channels).asking(&interrupts)));
+            return Ok(to_json_bytes(&transcript.values(channels).with_interrupts(&interrupts)));
         }
-        let Some(state) = agent.threads().state(thread_id).await? else { return Ok(bytes(&json!({}))) };
+        let Some(state) = agent.threads().state(thread_id).await? else {
+            return Ok(to_json_bytes(&json!({})));
+        };
         let interrupts = state.interrupts.iter().map(wire::Interrupt::from).collect();
-        Ok(bytes(&Values::of(thread_id, &state).with_interrupts(interrupts)))
+        Ok(to_json_bytes(&StateValues::from_state(thread_id, &state).with_interrupts(interrupts)))
     }
 
     /// Says that what came of the run could not be read; the head of the answer is out already.
-    fn failed(&mut self, fault: Fault) -> Bytes {
-        self.source = Source::Over;
+    fn render_read_failure(&mut self, fault: ApiError) -> Bytes {
+        self.source = ResultSource::Done;
         tracing::error!(run_id = %self.run_id, error = %fault, "failed to read what came of run {}", self.run_id);
-        bytes(&json!({"__error__": {"error": "InternalError", "message": fault.detail()}}))
+        to_json_bytes(&json!({"__error__": {"error": "InternalError", "message": fault.detail()}}))
     }
 }
 
-impl SeenEnd {
-    fn of(failure: Option<RunFailure>) -> Self {
+impl ObservedEnd {
+    fn from_failure(failure: Option<RunFailure>) -> Self {
         failure.map_or(Self::Succeeded, Self::Failed)
     }
 }
 
-impl Seen {
-    fn look(&mut self, frame: &Frame) {
+impl ObservedRun {
+    fn observe(&mut self, frame: &Frame) {
         if let Frame::Values { head_seq, channels, .. } = frame {
-            self.stands = Some((*head_seq, agent::shown_channels(channels)));
+            self.state = Some((*head_seq, agent::client_channels(channels)));
         } else if let Frame::Interrupted(interrupt) = frame {
             self.interrupts.push((**interrupt).clone());
         } else if let Frame::RunEnded { failure, .. } = frame {
-            self.end = SeenEnd::of(failure.clone());
+            self.end = ObservedEnd::from_failure(failure.clone());
         }
     }
 }
 
-fn bytes(value: &impl serde::Serialize) -> Bytes {
+fn to_json_bytes(value: &impl serde::Serialize) -> Bytes {
     let written = serde_json::to_vec(value);
     Bytes::from(written.unwrap_or_else(|_| Value::Null.to_string().into_bytes()))
 }

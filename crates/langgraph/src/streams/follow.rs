@@ -3,21 +3,21 @@
 
 use std::collections::HashSet;
 
-use agent::{Agent, CancellationToken, Item, Position, State};
+use agent::{Agent, CancellationToken, FramePosition, SubscriptionItem, ThreadSnapshot};
 use axum::body::Bytes;
 use futures::{Stream, stream};
 use protocol::RunId;
-use scheduler::{Live, StreamPosition, ThreadItem, ThreadLive};
+use scheduler::{RunReader, StreamPosition, ThreadItem, ThreadReader};
 use tokio::time::Interval;
 
-use crate::caller::{Caller, OpenStream};
+use crate::caller::{Caller, OpenStreamGuard};
 use crate::sse::{self, CHUNK_BYTES, HEARTBEAT};
 use crate::streams::item::Encoder;
-use crate::streams::need::Need;
-use crate::streams::translate::Translator;
+use crate::streams::journal_query::JournalQuery;
+use crate::streams::translate::RunTranslator;
 
 /// Behind everything a run has told.
-pub(crate) const NOW: StreamPosition = StreamPosition { seq: u64::MAX, sub: u32::MAX, n: 0 };
+pub(crate) const STREAM_END: StreamPosition = StreamPosition { seq: u64::MAX, sub: u32::MAX, index: 0 };
 
 /// The encoder of one protocol with the bytes that it has written.
 pub(crate) trait StreamWriter: Encoder {
@@ -25,21 +25,21 @@ pub(crate) trait StreamWriter: Encoder {
     fn len(&self) -> usize;
 
     /// Takes what is written.
-    fn take(&mut self) -> Bytes;
+    fn take_bytes(&mut self) -> Bytes;
 
     /// Puts in bytes that are no event of a frame.
-    fn raw(&mut self, bytes: &[u8]);
+    fn write_raw(&mut self, bytes: &[u8]);
 }
 
 /// A stream of one client.
-pub(crate) trait Follower: Sized + Send + 'static {
+pub(crate) trait ChunkStream: Sized + Send + 'static {
     /// Returns the next bytes; `None` when the stream is over.
-    fn chunk(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+    fn next_chunk(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 
     /// Returns what is sent, as it comes.
     fn chunks(self) -> impl Stream<Item = Bytes> + Send + 'static {
         stream::unfold(self, async |mut follower| {
-            let chunk = follower.chunk().await?;
+            let chunk = follower.next_chunk().await?;
             Some((chunk, follower))
         })
     }
@@ -49,26 +49,26 @@ pub(crate) trait Follower: Sized + Send + 'static {
 /// run's one ring.
 pub(crate) struct RunFollower {
     /// The run's frames, wherever it works; `None` when nothing follows.
-    pub(crate) live: Option<Live>,
-    pub(crate) translator: Translator,
+    pub(crate) reader: Option<RunReader>,
+    pub(crate) translator: RunTranslator,
     /// Whether the client was told that frames are missing before the next one.
-    pub(crate) is_told_of_gap: bool,
+    pub(crate) has_sent_gap: bool,
 }
 
 /// Where a follower stands once it has written what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum ReadProgress {
     /// Enough is written, or nothing more is there at the moment.
-    Paused,
+    Pending,
     /// Frames behind this position are lost.
-    Lost(Position),
+    Lost(FramePosition),
     /// The run's frames are over.
-    Over,
+    Ended,
 }
 
 impl RunFollower {
-    pub(crate) const fn new(live: Option<Live>, translator: Translator) -> Self {
-        Self { live, translator, is_told_of_gap: false }
+    pub(crate) const fn new(reader: Option<RunReader>, translator: RunTranslator) -> Self {
+        Self { reader, translator, has_sent_gap: false }
     }
 
     /// Returns the run.
@@ -85,47 +85,47 @@ impl RunFollower {
         agent: &Agent,
         heartbeat: &mut Interval,
         out: &mut impl StreamWriter,
-    ) -> agent::Result<Progress> {
-        let Some(live) = &mut self.live else { return Ok(Progress::Over) };
+    ) -> agent::Result<ReadProgress> {
+        let Some(live) = &mut self.reader else { return Ok(ReadProgress::Ended) };
         let item = tokio::select! {
             biased;
             _ = heartbeat.tick() => {
-                out.raw(HEARTBEAT);
-                return Ok(Progress::Paused);
+                out.write_raw(HEARTBEAT);
+                return Ok(ReadProgress::Pending);
             }
             item = live.next() => item,
         };
-        self.gather(agent, item, out).await
+        self.write_available(agent, item, out).await
     }
 
     /// Writes an item, and those that are there already.
     ///
     /// # Errors
     /// When the journal fails.
-    pub(crate) async fn gather(
+    pub(crate) async fn write_available(
         &mut self,
         agent: &Agent,
-        mut item: Option<Item>,
+        mut item: Option<SubscriptionItem>,
         out: &mut impl StreamWriter,
-    ) -> agent::Result<Progress> {
+    ) -> agent::Result<ReadProgress> {
         loop {
             match item {
-                Some(Item::Frame(position, frame)) => {
-                    self.is_told_of_gap = false;
-                    let need = self.translator.need(position, &frame, out);
-                    if need != Need::Nothing {
-                        self.translator.give(&frame, need.read(agent).await?);
+                Some(SubscriptionItem::Frame(position, frame)) => {
+                    self.has_sent_gap = false;
+                    let need = self.translator.query_for_frame(position, &frame, out);
+                    if need != JournalQuery::Nothing {
+                        self.translator.supply(&frame, need.fetch(agent).await?);
                     }
-                    self.translator.frame(position, &frame, out);
+                    self.translator.translate_frame(position, &frame, out);
                 }
-                Some(Item::Gap { after }) => return Ok(Progress::Lost(after)),
-                None => return Ok(Progress::Over),
+                Some(SubscriptionItem::Gap { after }) => return Ok(ReadProgress::Lost(after)),
+                None => return Ok(ReadProgress::Ended),
             }
-            let Some(live) = self.live.as_mut().filter(|_| out.len() < CHUNK_BYTES) else {
-                return Ok(Progress::Paused);
+            let Some(live) = self.reader.as_mut().filter(|_| out.len() < CHUNK_BYTES) else {
+                return Ok(ReadProgress::Pending);
             };
             item = match live.try_next() {
-                None => return Ok(Progress::Paused),
+                None => return Ok(ReadProgress::Pending),
                 some => some,
             };
         }
@@ -134,12 +134,12 @@ impl RunFollower {
 
 /// The runs of a thread, one after another, for as long as the client stays.
 pub(crate) struct ThreadRuns {
-    pub(crate) live: ThreadLive,
+    pub(crate) reader: ThreadReader,
     pub(crate) heartbeat: Interval,
     /// Runs that had ended when others had passed unseen: the client has had them, or was told of them then.
-    had_whole: HashSet<RunId>,
+    completed_runs: HashSet<RunId>,
     closing: CancellationToken,
-    _counted: OpenStream,
+    _open_guard: OpenStreamGuard,
 }
 
 /// What comes next on a thread.
@@ -147,26 +147,26 @@ pub(crate) enum ThreadEvent {
     /// A heartbeat is due.
     Heartbeat,
     /// A run begins.
-    Run(Live),
+    Run(RunReader),
     /// Runs came and went unseen.
     Gap,
 }
 
 impl ThreadRuns {
     /// Returns the runs that `live` has, and those to come.
-    pub(crate) fn new(caller: &Caller, live: ThreadLive) -> Self {
+    pub(crate) fn new(caller: &Caller, reader: ThreadReader) -> Self {
         Self {
-            live,
-            heartbeat: sse::heartbeat(),
-            had_whole: HashSet::new(),
+            reader,
+            heartbeat: sse::heartbeat_interval(),
+            completed_runs: HashSet::new(),
             closing: caller.server.closing.clone(),
-            _counted: caller.server.streams.open(),
+            _open_guard: caller.server.open_streams.open(),
         }
     }
 
     /// Notes runs that the client has had to their ends.
-    pub(crate) fn note_whole(&mut self, runs: impl IntoIterator<Item = RunId>) {
-        self.had_whole.extend(runs);
+    pub(crate) fn mark_completed(&mut self, runs: impl IntoIterator<Item = RunId>) {
+        self.completed_runs.extend(runs);
     }
 
     /// Waits for what comes next; `None` when the server goes.
@@ -176,10 +176,10 @@ impl ThreadRuns {
                 biased;
                 () = self.closing.cancelled() => return None,
                 _ = self.heartbeat.tick() => return Some(ThreadEvent::Heartbeat),
-                item = self.live.next() => item?,
+                item = self.reader.next() => item?,
             };
             match item {
-                ThreadItem::Run(live) if self.had_whole.contains(&live.run_id) => {}
+                ThreadItem::Run(live) if self.completed_runs.contains(&live.run_id) => {}
                 ThreadItem::Run(live) => return Some(ThreadEvent::Run(live)),
                 ThreadItem::Gap => return Some(ThreadEvent::Gap),
             }
@@ -188,7 +188,7 @@ impl ThreadRuns {
 }
 
 /// Returns the place of the newest message of a state.
-pub(crate) fn head(state: Option<&State>, or: Position) -> Position {
+pub(crate) fn head_position(state: Option<&ThreadSnapshot>, or: FramePosition) -> FramePosition {
     let newest = state.and_then(|state| state.messages.iter().map(|message| message.seq).max());
-    newest.map_or(or, |seq| Position { seq, sub: 0 }).max(or)
+    newest.map_or(or, |seq| FramePosition { seq, sub: 0 }).max(or)
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use agent::{Position, State, StateMessage};
+use agent::{FramePosition, StateMessage, ThreadSnapshot};
 use jiff::Timestamp;
 use protocol::{Event, Interrupt, RunStatus};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::streams::about::{About, Step};
-use crate::streams::need::Points;
-use crate::streams::speech::{Segment, Speech};
-use crate::streams::transcript::{Raws, StreamedState};
-use crate::wire::failure::RunFault;
+use crate::streams::journal_query::CheckpointStates;
+use crate::streams::origin::{CurrentStep, RunOrigin};
+use crate::streams::streamed_message::{SegmentChange, StreamedMessage};
+use crate::streams::transcript::{RawMessages, StreamedState};
+use crate::wire::failure::WireRunFailure;
 
 /// One item of a run's stream.
 #[derive(Debug)]
@@ -20,15 +20,15 @@ pub(crate) enum StreamItem<'a> {
     /// The run began.
     RunStarted,
     /// The run was found under way: its beginning was lost.
-    RunFound,
+    RunJoined,
     /// A step does something. It is sent once per step, with the state that the step begins with.
     TaskStarted(StreamedState<'a>),
     /// A step failed.
     TaskFailed(&'a str),
     /// A piece of the message that the model streams.
-    Delta(Delta<'a>),
+    Delta(MessageDelta<'a>),
     /// The message that the model streams calls a tool. The arguments come with the stored message.
-    ToolCall(ToolCall<'a>),
+    ToolCall(ToolCallAnnouncement<'a>),
     /// A tool call begins to run.
     ToolStarted { call_id: &'a str, name: &'a str, args: &'a Value },
     /// Whatever a tool, a hook or a step tells clients.
@@ -42,34 +42,34 @@ pub(crate) enum StreamItem<'a> {
     /// The state changed.
     Values(StreamedState<'a>),
     /// The points of the thread's past that a step wrote, as far as they were asked for.
-    Points(Option<&'a Points>),
+    Checkpoints(Option<&'a CheckpointStates>),
     /// Frames were lost: the state from which on the stream is whole again.
-    CaughtUp(&'a State, StreamedState<'a>),
+    Snapshot(&'a ThreadSnapshot, StreamedState<'a>),
     /// The run asks something.
     Interrupted(&'a Interrupt),
     /// The run stopped: for the answers to what it asked, or, where it asked nothing, at a breakpoint.
     Paused(&'a [Interrupt], StreamedState<'a>),
     /// The run ended.
-    RunEnded(RunStatus, Option<RunFault>),
+    RunEnded(RunStatus, Option<WireRunFailure>),
 }
 
 /// A piece of a message that is being streamed.
 #[derive(Debug)]
-pub(crate) struct Delta<'a> {
+pub(crate) struct MessageDelta<'a> {
     /// The message so far, with this piece.
-    pub(crate) speech: &'a Speech,
+    pub(crate) message: &'a StreamedMessage,
     pub(crate) text: &'a str,
     /// Whether it is in a segment of its own.
-    pub(crate) segment: Segment,
+    pub(crate) segment: SegmentChange,
     /// Whether the message begins with it.
     pub(crate) opens_message: bool,
 }
 
 /// A tool call that a message announces.
 #[derive(Debug)]
-pub(crate) struct ToolCall<'a> {
+pub(crate) struct ToolCallAnnouncement<'a> {
     /// The message so far.
-    pub(crate) speech: &'a Speech,
+    pub(crate) message: &'a StreamedMessage,
     /// Which of the message's calls, from 0.
     pub(crate) index: usize,
     pub(crate) call_id: &'a str,
@@ -83,13 +83,13 @@ pub(crate) struct ToolCall<'a> {
 pub(crate) struct StoredMessage<'a> {
     pub(crate) message: &'a StateMessage,
     /// What was streamed of it.
-    pub(crate) speech: Option<Speech>,
-    pub(crate) route: Route,
+    pub(crate) streamed: Option<StreamedMessage>,
+    pub(crate) route: MessageRoute,
 }
 
 /// How a message comes to be in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum MessageRoute {
     /// By its frame.
     Frame,
     /// By its frame, behind frames of the same step that were lost.
@@ -108,10 +108,10 @@ pub(crate) struct StepWrites<'a> {
 
 impl StepWrites<'_> {
     /// Returns them as one object, the messages first.
-    pub(crate) fn merged(&self) -> Map<String, Value> {
+    pub(crate) fn to_object(&self) -> Map<String, Value> {
         let mut merged = self.channels.clone();
         if !self.messages.is_empty() {
-            let messages = serde_json::to_value(Raws(self.messages)).unwrap_or_default();
+            let messages = serde_json::to_value(RawMessages(self.messages)).unwrap_or_default();
             merged.shift_insert(0, "messages".to_owned(), messages);
         }
         merged
@@ -121,27 +121,27 @@ impl StepWrites<'_> {
 /// The run, or the sub-agent's run, that an item comes from, and how far it is.
 #[derive(Debug)]
 pub(crate) struct ItemSource<'a> {
-    pub(crate) about: &'a About,
-    pub(crate) step: &'a Step,
+    pub(crate) origin: &'a RunOrigin,
+    pub(crate) step: &'a CurrentStep,
     /// The newest moment that an event of the run told.
     pub(crate) clock: Timestamp,
-    pub(crate) point: PointMark,
+    pub(crate) checkpoint: CheckpointMark,
 }
 
 /// The number and the time of a point of the thread's past.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PointMark {
+pub(crate) struct CheckpointMark {
     pub(crate) number: i64,
     pub(crate) created_at: Timestamp,
 }
 
 /// What an encoder needs of the translator, beyond what frames hold.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Needs {
-    pub(crate) points: bool,
+pub(crate) struct EncoderNeeds {
+    pub(crate) checkpoints: bool,
     pub(crate) messages: bool,
     /// What was streamed of a message so far.
-    pub(crate) speech: bool,
+    pub(crate) streamed_messages: bool,
     /// What was stored as the run was admitted.
     pub(crate) admission: bool,
 }
@@ -149,13 +149,13 @@ pub(crate) struct Needs {
 /// The encoder of one protocol: it writes the items that its client wants.
 pub(crate) trait Encoder {
     /// Says which frame the next items come from.
-    fn at(&mut self, position: Position);
+    fn set_frame_position(&mut self, position: FramePosition);
 
     /// Says from where within the run the next items come; nothing is its root.
-    fn enter(&mut self, namespace: &Arc<str>);
+    fn enter_namespace(&mut self, namespace: &Arc<str>);
 
     /// Returns what the next items must come with.
-    fn needs(&self) -> Needs;
+    fn needs(&self) -> EncoderNeeds;
 
     /// Writes an item.
     fn encode(&mut self, source: &ItemSource<'_>, item: StreamItem<'_>);

@@ -13,42 +13,42 @@ use crate::wire;
 
 /// The messages of a thread as they stand.
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct StreamTranscript {
     thread_id: ThreadId,
     messages: Vec<Arc<RawValue>>,
     /// The newest message among them.
     last_seq: Seq,
     /// Whether they are all there.
-    is_known: bool,
+    is_complete: bool,
 }
 
-impl Transcript {
-    pub(crate) const fn of(thread_id: ThreadId) -> Self {
-        Self { thread_id, messages: Vec::new(), last_seq: 0, is_known: false }
+impl StreamTranscript {
+    pub(crate) const fn new(thread_id: ThreadId) -> Self {
+        Self { thread_id, messages: Vec::new(), last_seq: 0, is_complete: false }
     }
 
     /// Takes the messages of a point of the thread.
     pub(crate) fn set(&mut self, messages: &[Arc<StateMessage>]) {
-        self.messages = messages.iter().map(|message| raw(self.thread_id, message)).collect();
+        self.messages = messages.iter().map(|message| raw_message(self.thread_id, message)).collect();
         self.last_seq = messages.iter().map(|message| message.seq).max().unwrap_or(0);
-        self.is_known = true;
+        self.is_complete = true;
     }
 
     /// Adds a message that was stored since.
     pub(crate) fn push(&mut self, message: &StateMessage) {
-        if self.is_known && message.seq > self.last_seq {
+        if self.is_complete && message.seq > self.last_seq {
             self.last_seq = message.seq;
-            self.messages.push(raw(self.thread_id, message));
+            self.messages.push(raw_message(self.thread_id, message));
         }
     }
 
     /// Says that something happened that changes more than adding a message.
-    pub(crate) fn is_stale(&mut self) {
-        self.is_known = false;
+    pub(crate) fn mark_stale(&mut self) {
+        self.is_complete = false;
     }
 
-    pub(crate) const fn is_known(&self) -> bool {
-        self.is_known
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// Returns the whole state, as a client sees it.
@@ -67,7 +67,7 @@ pub(crate) struct StreamedState<'a> {
 
 impl<'a> StreamedState<'a> {
     /// Adds what waits for an answer, if anything does; it is told with the state and is no part of it.
-    pub(crate) const fn asking(mut self, interrupts: &'a [wire::Interrupt]) -> Self {
+    pub(crate) const fn with_interrupts(mut self, interrupts: &'a [wire::Interrupt]) -> Self {
         self.interrupts = interrupts;
         self
     }
@@ -75,19 +75,24 @@ impl<'a> StreamedState<'a> {
 
 impl Serialize for StreamedState<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        wire::state::write(serializer, Some(&Raws(self.messages)), self.channels, self.interrupts)
+        wire::state::serialize_values(
+            serializer,
+            Some(&RawMessages(self.messages)),
+            self.channels,
+            self.interrupts,
+        )
     }
 }
 
 /// Returns the message as clients read it.
-pub(crate) fn raw(thread_id: ThreadId, message: &StateMessage) -> Arc<RawValue> {
-    Arc::clone(wire::message::rendered(thread_id, message))
+pub(crate) fn raw_message(thread_id: ThreadId, message: &StateMessage) -> Arc<RawValue> {
+    Arc::clone(wire::message::render_message(thread_id, message))
 }
 
 /// Messages that are JSON already.
-pub(crate) struct Raws<'a>(pub(crate) &'a [Arc<RawValue>]);
+pub(crate) struct RawMessages<'a>(pub(crate) &'a [Arc<RawValue>]);
 
-impl Serialize for Raws<'_> {
+impl Serialize for RawMessages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|raw| &**raw))
     }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::{AnyObject, timestamp};
 
 /// The fields of an assistant, as a client may choose among them.
-pub(crate) const FIELDS: [&str; 10] = [
+pub(crate) const ASSISTANT_FIELDS: [&str; 10] = [
     "assistant_id",
     "graph_id",
     "name",
@@ -50,7 +50,7 @@ pub(crate) struct Assistant {
 
 impl Assistant {
     /// Returns the assistant.
-    pub fn of(assistant_id: &AssistantId, since: Timestamp) -> Self {
+    pub fn from_id(assistant_id: &AssistantId, since: Timestamp) -> Self {
         let name = assistant_id.name();
         let mut metadata = Map::new();
         metadata.insert("created_by".to_owned(), json!("system"));
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn an_assistant_has_the_same_id_on_every_server() {
         // As the reference computes it: uuid5 of "agent".
-        let agent = Assistant::of(&"agent@alice".parse().unwrap(), Timestamp::UNIX_EPOCH);
+        let agent = Assistant::from_id(&"agent@alice".parse().unwrap(), Timestamp::UNIX_EPOCH);
         assert_eq!(
             (agent.assistant_id.as_str(), agent.name.as_str()),
             ("fe096781-5601-53d2-b2f6-0d3403f7e9ca", "agent")

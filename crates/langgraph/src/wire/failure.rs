@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// A failure in the shape of the Agent Server protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct RunFault {
+pub(crate) struct WireRunFailure {
     /// The name of the class of errors, such as `EmptyInputError`.
     #[serde(rename = "error")]
     pub(crate) name: &'static str,
@@ -13,7 +13,7 @@ pub(crate) struct RunFault {
     pub(crate) message: String,
 }
 
-impl From<RunFailure> for RunFault {
+impl From<RunFailure> for WireRunFailure {
     fn from(failure: RunFailure) -> Self {
         Self { name: failure.kind.class_name(), message: failure.message }
     }

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use agent::{CLIENT, StateMessage, client_fields};
-use protocol::{AiMessage, Block, Message, StopReason, ThreadId, ToolStatus, Usage};
+use agent::{CLIENT_PROVIDER, StateMessage, client_fields};
+use protocol::{AiMessage, ContentBlock, Message, StopReason, ThreadId, ToolStatus, Usage};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::timestamp;
-use crate::requests::messages::client_content;
+use crate::requests::messages::client_content_blocks;
 
 /// A message on the wire.
 #[derive(Debug, Serialize)]
@@ -23,21 +23,21 @@ struct WireMessage<'a> {
     additional_kwargs: Map<String, Value>,
     response_metadata: Map<String, Value>,
     #[serde(flatten)]
-    own: Own<'a>,
+    role_fields: RoleFields<'a>,
 }
 
 /// What only one kind of message has.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Own<'a> {
+enum RoleFields<'a> {
     Human {},
     Ai { tool_calls: Vec<Value>, invalid_tool_calls: Vec<Value>, usage_metadata: Option<Value> },
     Tool { tool_call_id: &'a str, status: &'static str, artifact: Option<Value> },
 }
 
 /// Returns the message as JSON. It is made once, and kept with the message.
-pub(crate) fn rendered(thread_id: ThreadId, message: &StateMessage) -> &Arc<RawValue> {
-    message.written(|message| {
+pub(crate) fn render_message(thread_id: ThreadId, message: &StateMessage) -> &Arc<RawValue> {
+    message.encoded_with(|message| {
         let json = serde_json::value::to_raw_value(&wire_message(thread_id, message));
         Arc::from(json.expect("a value with text keys is always JSON"))
     })
@@ -52,21 +52,27 @@ fn wire_message(thread_id: ThreadId, message: &StateMessage) -> WireMessage<'_> 
         response_metadata.insert("run_id".to_owned(), run_id.to_string().into());
     }
     let fields = client_fields(&message.message);
-    let block = |block: &Block| wire_block(thread_id, message, block);
-    let content = match client_content(message, block) {
+    let block = |block: &ContentBlock| wire_block(thread_id, message, block);
+    let content = match client_content_blocks(message, block) {
         Some(sent) => Value::Array(sent),
-        None => content(&message.message, fields, block),
+        None => render_content(&message.message, fields, block),
     };
     let field = |name: &str| fields.and_then(|fields| fields.get(name));
     let (kind, name, own) = match &message.message {
-        Message::Human(_) => (field("as").and_then(Value::as_str).unwrap_or("human"), None, Own::Human {}),
+        Message::Human(_) => {
+            (field("as").and_then(Value::as_str).unwrap_or("human"), None, RoleFields::Human {})
+        }
         Message::Ai(ai) => {
             response_metadata.extend(ai_metadata(ai));
             let (tool_calls, invalid_tool_calls) = tool_calls(&ai.content);
             (
                 "ai",
                 None,
-                Own::Ai { tool_calls, invalid_tool_calls, usage_metadata: ai.usage.as_ref().map(usage) },
+                RoleFields::Ai {
+                    tool_calls,
+                    invalid_tool_calls,
+                    usage_metadata: ai.usage.as_ref().map(usage),
+                },
             )
         }
         Message::Tool(tool) => {
@@ -77,23 +83,35 @@ fn wire_message(thread_id: ThreadId, message: &StateMessage) -> WireMessage<'_> 
             (
                 "tool",
                 tool.name.as_deref(),
-                Own::Tool { tool_call_id: &tool.call_id, status, artifact: field("artifact").cloned() },
+                RoleFields::Tool {
+                    tool_call_id: &tool.call_id,
+                    status,
+                    artifact: field("artifact").cloned(),
+                },
             )
         }
     };
-    let mut additional_kwargs = thoughts(message.message.content());
+    let mut additional_kwargs = reasoning_kwargs(message.message.content());
     if let Some(Value::Object(sent)) = field("additional_kwargs") {
         additional_kwargs.extend(sent.clone());
     }
     let name = name.or_else(|| field("name").and_then(Value::as_str));
-    WireMessage { kind, content, id: &message.id, name, additional_kwargs, response_metadata, own }
+    WireMessage {
+        kind,
+        content,
+        id: &message.id,
+        name,
+        additional_kwargs,
+        response_metadata,
+        role_fields: own,
+    }
 }
 
 /// Returns what a model thought, under the name UIs read.
-fn thoughts(content: &[Block]) -> Map<String, Value> {
+fn reasoning_kwargs(content: &[ContentBlock]) -> Map<String, Value> {
     let mut thoughts = String::new();
     for block in content {
-        if let Block::Thinking { text, .. } = block {
+        if let ContentBlock::Thinking { text, .. } = block {
             thoughts.push_str(text);
         }
     }
@@ -128,10 +146,10 @@ fn ai_metadata(ai: &AiMessage) -> Map<String, Value> {
 }
 
 /// Returns the tool calls, and apart those whose arguments are no object.
-pub(crate) fn tool_calls(content: &[Block]) -> (Vec<Value>, Vec<Value>) {
+pub(crate) fn tool_calls(content: &[ContentBlock]) -> (Vec<Value>, Vec<Value>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for block in content {
-        let Block::ToolCall { id, name, args } = block else { continue };
+        let ContentBlock::ToolCall { id, name, args } = block else { continue };
         match args {
             Value::Object(_) => good.push(json!({"name": name, "args": args, "id": id, "type": "tool_call"})),
             other => {
@@ -159,33 +177,33 @@ pub(crate) fn usage(usage: &Usage) -> Value {
 }
 
 /// Returns the content: a text where there is nothing else, blocks otherwise.
-fn content(
+fn render_content(
     message: &Message,
     beside: Option<&Map<String, Value>>,
-    block: impl Fn(&Block) -> Option<Value>,
+    block: impl Fn(&ContentBlock) -> Option<Value>,
 ) -> Value {
     let blocks = message.content();
     // What a client sent beside the content is told beside it.
     let shown = || {
-        blocks.iter().filter(|block| !matches!(block, Block::Opaque { raw, .. } if raw.as_object().is_some_and(|raw| Some(raw) == beside)))
+        blocks.iter().filter(|block| !matches!(block, ContentBlock::Opaque { raw, .. } if raw.as_object().is_some_and(|raw| Some(raw) == beside)))
     };
     let is_text = shown().all(|block| !is_shown_as_block(block));
     match message {
-        Message::Ai(_) if is_text => text(blocks, "").into(),
-        Message::Tool(_) if is_text => text(blocks, "\n").into(),
-        Message::Human(_) if is_text && texts(blocks) < 2 => text(blocks, "").into(),
+        Message::Ai(_) if is_text => join_text(blocks, "").into(),
+        Message::Tool(_) if is_text => join_text(blocks, "\n").into(),
+        Message::Human(_) if is_text && text_block_count(blocks) < 2 => join_text(blocks, "").into(),
         Message::Human(_) | Message::Ai(_) | Message::Tool(_) => shown().filter_map(block).collect(),
     }
 }
 
-fn texts(blocks: &[Block]) -> usize {
-    blocks.iter().filter(|block| matches!(block, Block::Text { .. })).count()
+fn text_block_count(blocks: &[ContentBlock]) -> usize {
+    blocks.iter().filter(|block| matches!(block, ContentBlock::Text { .. })).count()
 }
 
-fn text(blocks: &[Block], between: &str) -> String {
+fn join_text(blocks: &[ContentBlock], between: &str) -> String {
     let mut joined = String::new();
     for block in blocks {
-        if let Block::Text { text } = block {
+        if let ContentBlock::Text { text } = block {
             if !joined.is_empty() {
                 joined.push_str(between);
             }
@@ -196,18 +214,18 @@ fn text(blocks: &[Block], between: &str) -> String {
 }
 
 /// Returns whether a block cannot be told as text or beside it.
-fn is_shown_as_block(block: &Block) -> bool {
+fn is_shown_as_block(block: &ContentBlock) -> bool {
     match block {
-        Block::Media { .. } => true,
-        Block::Opaque { provider, .. } => provider == CLIENT,
-        Block::Text { .. } | Block::Thinking { .. } | Block::ToolCall { .. } => false,
+        ContentBlock::Media { .. } => true,
+        ContentBlock::Opaque { provider, .. } => provider == CLIENT_PROVIDER,
+        ContentBlock::Text { .. } | ContentBlock::Thinking { .. } | ContentBlock::ToolCall { .. } => false,
     }
 }
 
-fn wire_block(thread_id: ThreadId, message: &StateMessage, block: &Block) -> Option<Value> {
+fn wire_block(thread_id: ThreadId, message: &StateMessage, block: &ContentBlock) -> Option<Value> {
     match block {
-        Block::Text { text } => Some(json!({"type": "text", "text": text})),
-        Block::Media { media_type, sha256, bytes } => {
+        ContentBlock::Text { text } => Some(json!({"type": "text", "text": text})),
+        ContentBlock::Media { media_type, sha256, bytes } => {
             let shown = media_type.split('/').next().unwrap_or_default();
             let kind = ["image", "audio", "video"].into_iter().find(|kind| *kind == shown).unwrap_or("file");
             if let Some(base64) = sha256.as_deref().and_then(|sha256| message.base64_of(sha256)) {
@@ -220,9 +238,9 @@ fn wire_block(thread_id: ThreadId, message: &StateMessage, block: &Block) -> Opt
             let url = sha256.as_ref().map(|sha256| format!("/api/threads/{thread_id}/artifacts/{sha256}"));
             Some(json!({"type": kind, "url": url, "mime_type": media_type, "sha256": sha256, "bytes": bytes}))
         }
-        Block::Opaque { provider, raw } if provider == CLIENT => Some(raw.clone()),
+        ContentBlock::Opaque { provider, raw } if provider == CLIENT_PROVIDER => Some(raw.clone()),
         // Thoughts and calls are beside the content; what a provider keeps for itself is nobody else's.
-        Block::Opaque { .. } | Block::Thinking { .. } | Block::ToolCall { .. } => None,
+        ContentBlock::Opaque { .. } | ContentBlock::Thinking { .. } | ContentBlock::ToolCall { .. } => None,
     }
 }
 
@@ -236,9 +254,9 @@ mod tests {
 
     fn check(message: Message, expected: Value) {
         let (thread_id, run_id) = (ThreadId::from_uuid(Uuid::nil()), RunId::from_uuid(Uuid::nil()));
-        let said = NewEvent::message(&message, Timestamp::UNIX_EPOCH).unwrap().in_run(run_id);
-        let message = StateMessage::of(&Event::stored(said, thread_id, 7)).unwrap();
-        let mut wire: Value = serde_json::from_str(rendered(thread_id, &message).get()).unwrap();
+        let said = NewEvent::from_message(&message, Timestamp::UNIX_EPOCH).unwrap().with_run(run_id);
+        let message = StateMessage::from_event(&Event::from_new(said, thread_id, 7)).unwrap();
+        let mut wire: Value = serde_json::from_str(render_message(thread_id, &message).get()).unwrap();
         assert_eq!(std::mem::replace(&mut wire["id"], json!("m-1")), json!(message.id));
         let metadata = wire["response_metadata"].as_object_mut().unwrap();
         assert_eq!(metadata.shift_remove("seq"), Some(7.into()));
@@ -247,7 +265,7 @@ mod tests {
         assert_eq!(wire, expected);
     }
 
-    fn human(content: Vec<Block>) -> Message {
+    fn human(content: Vec<ContentBlock>) -> Message {
         Message::Human(HumanMessage { id: None, content })
     }
 
@@ -257,28 +275,35 @@ mod tests {
         check(Message::human("hello"), wire("hello".into()));
         check(human(vec![]), wire("".into()));
         let media =
-            Block::Media { media_type: "image/png".into(), sha256: Some("ab".into()), bytes: Some(3) };
+            ContentBlock::Media { media_type: "image/png".into(), sha256: Some("ab".into()), bytes: Some(3) };
         let url = format!("/api/threads/{}/artifacts/ab", Uuid::nil());
         check(
-            human(vec![Block::text("see"), media]),
+            human(vec![ContentBlock::text("see"), media]),
             wire(json!([
                 {"type": "text", "text": "see"},
                 {"type": "image", "url": url, "mime_type": "image/png", "sha256": "ab", "bytes": 3},
             ])),
         );
         let own = json!({"type": "custom", "x": [1]});
-        check(human(vec![Block::Opaque { provider: CLIENT.into(), raw: own.clone() }]), wire(json!([own])));
+        check(
+            human(vec![ContentBlock::Opaque { provider: CLIENT_PROVIDER.into(), raw: own.clone() }]),
+            wire(json!([own])),
+        );
     }
 
     #[test]
     fn i4_an_answer_is_the_text_its_deltas_were() {
         let content = vec![
-            Block::Thinking { text: "hm".into(), provider: None, raw: Some(json!({"signature": "s"})) },
-            Block::text("I will "),
-            Block::text("look."),
-            Block::ToolCall { id: "c1".into(), name: "read".into(), args: json!({"path": "a"}) },
-            Block::ToolCall { id: "c2".into(), name: "read".into(), args: json!("{bad") },
-            Block::Opaque { provider: "anthropic".into(), raw: json!({"secret": 1}) },
+            ContentBlock::Thinking {
+                text: "hm".into(),
+                provider: None,
+                raw: Some(json!({"signature": "s"})),
+            },
+            ContentBlock::text("I will "),
+            ContentBlock::text("look."),
+            ContentBlock::ToolCall { id: "c1".into(), name: "read".into(), args: json!({"path": "a"}) },
+            ContentBlock::ToolCall { id: "c2".into(), name: "read".into(), args: json!("{bad") },
+            ContentBlock::Opaque { provider: "anthropic".into(), raw: json!({"secret": 1}) },
         ];
         let usage = Usage { input_tokens: 5, output_tokens: 2, cache_read_tokens: 4, cache_write_tokens: 0 };
         let ai = AiMessage {
@@ -307,7 +332,7 @@ mod tests {
             id: None,
             call_id: "c1".into(),
             name: Some("read".into()),
-            content: vec![Block::text("a"), Block::text("b")],
+            content: vec![ContentBlock::text("a"), ContentBlock::text("b")],
             status: ToolStatus::Error,
         };
         check(

@@ -1,7 +1,7 @@
 //! Runs as clients read them. The wire has its own words for how a run ended: one that waits for an answer succeeded, and
 //! one that was stopped is interrupted.
 
-use protocol::{Multitask, Run, RunId, RunRequest, RunStatus, ThreadId};
+use protocol::{MultitaskStrategy, Run, RunId, RunRequest, RunStatus, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::{AnyObject, timestamp};
 
 /// The fields of a run, as a client may choose among them.
-pub(crate) const FIELDS: [&str; 9] = [
+pub(crate) const RUN_FIELDS: [&str; 9] = [
     "run_id",
     "thread_id",
     "assistant_id",
@@ -52,10 +52,10 @@ pub(crate) struct WireRun {
 
 impl WireRun {
     /// Returns a run; one without a request was begun at the terminal.
-    pub fn of(run: &Run, request: Option<RunRequest>) -> Self {
+    pub fn from_run(run: &Run, request: Option<RunRequest>) -> Self {
         let request = request.unwrap_or_default();
         let name = run.assistant_id.name();
-        let multitask_strategy = multitask(request.multitask_strategy);
+        let multitask_strategy = multitask_name(request.multitask_strategy);
         let mut metadata = request.metadata.clone();
         let assistant_id = run.assistant_id.wire_id().hyphenated().to_string();
         metadata.insert("graph_id".to_owned(), name.into());
@@ -73,7 +73,7 @@ impl WireRun {
             created_at: timestamp(run.created_at),
             updated_at: timestamp(run.updated_at),
             metadata: AnyObject(metadata),
-            kwargs: AnyObject(kwargs(request)),
+            kwargs: AnyObject(run_kwargs(request)),
             multitask_strategy,
         }
     }
@@ -92,16 +92,16 @@ pub(crate) const fn run_status(status: RunStatus) -> &'static str {
     }
 }
 
-const fn multitask(strategy: Multitask) -> &'static str {
+const fn multitask_name(strategy: MultitaskStrategy) -> &'static str {
     match strategy {
-        Multitask::Enqueue => "enqueue",
-        Multitask::Reject => "reject",
-        Multitask::Interrupt => "interrupt",
-        Multitask::Rollback => "rollback",
+        MultitaskStrategy::Enqueue => "enqueue",
+        MultitaskStrategy::Reject => "reject",
+        MultitaskStrategy::Interrupt => "interrupt",
+        MultitaskStrategy::Rollback => "rollback",
     }
 }
 
-fn kwargs(request: RunRequest) -> Map<String, Value> {
+fn run_kwargs(request: RunRequest) -> Map<String, Value> {
     let kwargs = json!({
         "input": request.input,
         "command": request.command,

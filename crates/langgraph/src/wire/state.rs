@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::{State, StateMessage, StateOrigin};
+use agent::{StateMessage, StateOrigin, ThreadSnapshot};
 use protocol::{CheckpointId, ThreadId};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -12,18 +12,18 @@ use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
-use super::graph::START;
+use super::graph::START_NODE;
 use super::{any_object, message, timestamp};
 
 /// A state of a thread, at its head or at a point of its past.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ThreadState {
     /// The whole of it, `messages` included.
-    pub values: Values,
+    pub values: StateValues,
     /// The nodes that would be executed next; none when nothing is to be done.
     pub next: Vec<String>,
     /// What is to be done, or asked.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<ThreadTask>,
     /// How it came about.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
@@ -60,7 +60,7 @@ pub(crate) struct Checkpoint {
 
 /// A node that is to be executed, or that asks.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct Task {
+pub(crate) struct ThreadTask {
     /// Its id, the same whenever the point is read.
     #[schema(format = "uuid")]
     pub id: String,
@@ -96,7 +96,7 @@ pub struct Interrupt {
 impl From<&protocol::Interrupt> for Interrupt {
     fn from(interrupt: &protocol::Interrupt) -> Self {
         let mut payload = interrupt.payload.clone();
-        agent::name_assistant(&mut payload);
+        agent::show_assistant_name(&mut payload);
         let value = serde_json::to_value(payload).expect("a payload with text keys is always JSON");
         Self { id: interrupt.interrupt_id.to_string(), value }
     }
@@ -104,22 +104,22 @@ impl From<&protocol::Interrupt> for Interrupt {
 
 /// The values of a state. Messages are written as they were made once; a long thread is put together, not made again.
 #[derive(Debug, Clone)]
-pub(crate) struct Values {
+pub(crate) struct StateValues {
     thread_id: ThreadId,
     messages: Option<Vec<Arc<StateMessage>>>,
     channels: Map<String, Value>,
     interrupts: Vec<Interrupt>,
 }
 
-impl Values {
+impl StateValues {
     /// Returns the values of a state.
-    pub fn of(thread_id: ThreadId, state: &State) -> Self {
+    pub fn from_state(thread_id: ThreadId, state: &ThreadSnapshot) -> Self {
         let (messages, channels) = (Some(state.messages.clone()), state.channels.clone());
         Self { thread_id, messages, channels, interrupts: Vec::new() }
     }
 
     /// Returns the values of a thread in which nothing happened.
-    pub fn none(thread_id: ThreadId) -> Self {
+    pub fn empty(thread_id: ThreadId) -> Self {
         Self { thread_id, messages: None, channels: Map::new(), interrupts: Vec::new() }
     }
 
@@ -130,16 +130,16 @@ impl Values {
     }
 }
 
-impl Serialize for Values {
+impl Serialize for StateValues {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let messages = self.messages.as_deref();
-        let messages = messages.map(|messages| Messages { thread_id: self.thread_id, messages });
-        write(serializer, messages.as_ref(), &self.channels, &self.interrupts)
+        let messages = messages.map(|messages| MessageList { thread_id: self.thread_id, messages });
+        serialize_values(serializer, messages.as_ref(), &self.channels, &self.interrupts)
     }
 }
 
 /// Writes the values of a state: the messages, what else it holds, and what waits for an answer, if anything does.
-pub(crate) fn write<S: Serializer>(
+pub(crate) fn serialize_values<S: Serializer>(
     serializer: S,
     messages: Option<&impl Serialize>,
     channels: &Map<String, Value>,
@@ -159,26 +159,27 @@ pub(crate) fn write<S: Serializer>(
 }
 
 /// Messages, each written as it was made once.
-pub(crate) struct Messages<'a> {
+pub(crate) struct MessageList<'a> {
     /// The thread they are of.
     pub thread_id: ThreadId,
     /// The messages, in order.
     pub messages: &'a [Arc<StateMessage>],
 }
 
-impl Serialize for Messages<'_> {
+impl Serialize for MessageList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.messages.iter().map(|one| &**message::rendered(self.thread_id, one)))
+        serializer
+            .collect_seq(self.messages.iter().map(|one| &**message::render_message(self.thread_id, one)))
     }
 }
 
-impl PartialSchema for Values {
+impl PartialSchema for StateValues {
     fn schema() -> RefOr<Schema> {
         any_object()
     }
 }
 
-impl ToSchema for Values {}
+impl ToSchema for StateValues {}
 
 impl Checkpoint {
     /// Returns the name of a point.
@@ -189,13 +190,13 @@ impl Checkpoint {
 
 impl ThreadState {
     /// Returns a state as clients read it; `None` is that of a thread in which nothing happened.
-    pub fn of(thread_id: ThreadId, state: Option<&State>) -> Self {
-        let Some(state) = state else { return Self::blank(thread_id) };
+    pub fn from_state(thread_id: ThreadId, state: Option<&ThreadSnapshot>) -> Self {
+        let Some(state) = state else { return Self::empty(thread_id) };
         Self {
-            values: Values::of(thread_id, state),
-            next: next(state),
-            tasks: tasks(state),
-            metadata: Some(Value::Object(shown_metadata(thread_id, state))),
+            values: StateValues::from_state(thread_id, state),
+            next: next_nodes(state),
+            tasks: pending_tasks(state),
+            metadata: Some(Value::Object(public_metadata(thread_id, state))),
             created_at: Some(timestamp(state.created_at)),
             checkpoint: Some(Checkpoint::new(thread_id, &state.checkpoint_id.to_string())),
             parent_checkpoint: state.parent_id.map(|id| Checkpoint::new(thread_id, &id.to_string())),
@@ -205,9 +206,9 @@ impl ThreadState {
         }
     }
 
-    fn blank(thread_id: ThreadId) -> Self {
+    fn empty(thread_id: ThreadId) -> Self {
         Self {
-            values: Values::none(thread_id),
+            values: StateValues::empty(thread_id),
             next: Vec::new(),
             tasks: Vec::new(),
             metadata: None,
@@ -222,7 +223,7 @@ impl ThreadState {
 }
 
 /// Returns what wrote a state, by its name.
-pub(crate) const fn source(state: &State) -> &'static str {
+pub(crate) const fn checkpoint_source(state: &ThreadSnapshot) -> &'static str {
     match state.origin {
         StateOrigin::Input => "input",
         StateOrigin::Step => "loop",
@@ -232,10 +233,10 @@ pub(crate) const fn source(state: &State) -> &'static str {
 }
 
 /// Returns what wrote a state and where it stands, with what the client noted about the run.
-pub(crate) fn metadata(thread_id: ThreadId, state: &State) -> Map<String, Value> {
+pub(crate) fn checkpoint_metadata(thread_id: ThreadId, state: &ThreadSnapshot) -> Map<String, Value> {
     let mut metadata = state.run_metadata.clone();
     metadata.extend(Map::from_iter([
-        ("source".to_owned(), source(state).into()),
+        ("source".to_owned(), checkpoint_source(state).into()),
         ("step".to_owned(), state.number.into()),
         ("thread_id".to_owned(), thread_id.to_string().into()),
         ("parents".to_owned(), json!({})),
@@ -245,16 +246,16 @@ pub(crate) fn metadata(thread_id: ThreadId, state: &State) -> Map<String, Value>
 }
 
 /// Returns the metadata without what a client claimed that is the server's to say.
-fn shown_metadata(thread_id: ThreadId, state: &State) -> Map<String, Value> {
+fn public_metadata(thread_id: ThreadId, state: &ThreadSnapshot) -> Map<String, Value> {
     const OURS: [&str; 3] = ["graph_id", "assistant_id", "created_by"];
-    let told = metadata(thread_id, state).into_iter();
+    let told = checkpoint_metadata(thread_id, state).into_iter();
     told.filter(|(key, _)| !OURS.contains(&key.as_str())).collect()
 }
 
 /// Returns the places that would come next.
-fn next(state: &State) -> Vec<String> {
+fn next_nodes(state: &ThreadSnapshot) -> Vec<String> {
     match state.origin {
-        StateOrigin::Input => vec![START.to_owned()],
+        StateOrigin::Input => vec![START_NODE.to_owned()],
         StateOrigin::Step | StateOrigin::Change | StateOrigin::Rewind => state.next.clone(),
     }
 }
@@ -265,8 +266,8 @@ pub(crate) fn task_id(point: CheckpointId, node: &str) -> String {
 }
 
 /// Returns what is to be done at a point: a task for each node that comes next, with what it asks.
-pub(crate) fn tasks(state: &State) -> Vec<Task> {
-    let task = |name: &String| Task {
+pub(crate) fn pending_tasks(state: &ThreadSnapshot) -> Vec<ThreadTask> {
+    let task = |name: &String| ThreadTask {
         id: task_id(state.checkpoint_id, name),
         name: name.clone(),
         path: vec!["__pregel_pull".to_owned(), name.clone()],
@@ -276,12 +277,12 @@ pub(crate) fn tasks(state: &State) -> Vec<Task> {
         state: None,
         result: None,
     };
-    next(state).iter().map(task).collect()
+    next_nodes(state).iter().map(task).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use agent::State;
+    use agent::ThreadSnapshot;
     use jiff::Timestamp;
     use protocol::RunId;
 
@@ -297,7 +298,7 @@ mod tests {
             (StateOrigin::Change, "update", vec!["model"]),
             (StateOrigin::Rewind, "fork", vec!["model"]),
         ] {
-            let state = State {
+            let state = ThreadSnapshot {
                 checkpoint_id: CheckpointId::generate(),
                 parent_id: None,
                 origin,
@@ -311,7 +312,7 @@ mod tests {
                 created_at: Timestamp::UNIX_EPOCH,
                 run_metadata: noted.as_object().unwrap().clone(),
             };
-            let told = ThreadState::of(thread_id, Some(&state));
+            let told = ThreadState::from_state(thread_id, Some(&state));
             let expected = json!({
                 "tag": "x", "step": -1, "source": source, "thread_id": thread_id, "parents": {}, "run_id": run_id,
             });

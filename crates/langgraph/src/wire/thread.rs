@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use agent::State;
+use agent::ThreadSnapshot;
 use protocol::{Thread, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::failure::RunFault;
-use super::state::{Interrupt, Task, Values, tasks};
+use super::failure::WireRunFailure;
+use super::state::{Interrupt, StateValues, ThreadTask, pending_tasks};
 use super::{AnyObject, thread_status, timestamp};
 
 /// What of a thread's metadata is nobody's business on the wire: where on this machine it works.
-const HIDDEN: [&str; 1] = [agent::WORKSPACE_KEY];
+const HIDDEN_METADATA: [&str; 1] = [agent::WORKSPACE_KEY];
 
 /// The fields of a thread, as a search may choose among them. The last are known to clients and may have nothing here.
-pub(crate) const FIELDS: [&str; 13] = [
+pub(crate) const THREAD_FIELDS: [&str; 13] = [
     "thread_id",
     "created_at",
     "updated_at",
@@ -54,7 +54,7 @@ pub(crate) struct WireThread {
     pub config: AnyObject,
     /// What stands at its head; `null` before anything happened.
     #[schema(value_type = Option<Object>)]
-    pub values: Option<Values>,
+    pub values: Option<StateValues>,
     /// What waits for an answer, by task.
     pub interrupts: BTreeMap<String, Vec<Interrupt>>,
     /// How its last run failed, or that it was stopped.
@@ -67,21 +67,25 @@ pub(crate) struct WireThread {
 
 impl WireThread {
     /// Returns a thread as clients read it. `state` is what stands at its head, `failure` how its last run failed.
-    pub fn of(thread: &Thread, state: Option<&State>, failure: Option<&RunFault>) -> Self {
-        let metadata = thread.metadata.iter().filter(|(key, _)| !HIDDEN.contains(&key.as_str()));
+    pub fn from_thread(
+        thread: &Thread,
+        state: Option<&ThreadSnapshot>,
+        failure: Option<&WireRunFailure>,
+    ) -> Self {
+        let metadata = thread.metadata.iter().filter(|(key, _)| !HIDDEN_METADATA.contains(&key.as_str()));
         let metadata: Map<String, Value> =
             metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let asked = |task: Task| (!task.interrupts.is_empty()).then_some((task.id, task.interrupts));
+        let asked = |task: ThreadTask| (!task.interrupts.is_empty()).then_some((task.id, task.interrupts));
         Self {
             thread_id: thread.thread_id,
             created_at: timestamp(thread.created_at),
             updated_at: timestamp(thread.updated_at),
             state_updated_at: timestamp(state.map_or(thread.updated_at, |state| state.created_at)),
-            config: config(state),
+            config: thread_config(state),
             metadata: AnyObject(metadata),
             status: thread_status(thread.status),
-            values: state.map(|state| Values::of(thread.thread_id, state)),
-            interrupts: state.map(tasks).unwrap_or_default().into_iter().filter_map(asked).collect(),
+            values: state.map(|state| StateValues::from_state(thread.thread_id, state)),
+            interrupts: state.map(pending_tasks).unwrap_or_default().into_iter().filter_map(asked).collect(),
             error: failure.map(|fault| json!({"error": fault.name, "message": fault.message})),
             extracted: None,
         }
@@ -89,7 +93,7 @@ impl WireThread {
 }
 
 /// Runs are configured by those who ask for them; a thread only tells that there were some.
-fn config(state: Option<&State>) -> AnyObject {
+fn thread_config(state: Option<&ThreadSnapshot>) -> AnyObject {
     let mut config = Map::new();
     if state.is_some() {
         config.insert("configurable".to_owned(), json!({}));

@@ -1,34 +1,34 @@
 //! What an address is told of a run that has ended: the run as clients read it, when it began and ended, and the state it
 //! left, whatever became of the thread since. Where it is sent, and how often it is tried, is dispatch's business.
 
-use agent::{Agent, State};
+use agent::{Agent, ThreadSnapshot};
 use jiff::Timestamp;
 use protocol::{Run, RunStatus};
-use scheduler::Ended;
+use scheduler::EndedRun;
 use serde_json::{Value, json};
 
 use crate::wire;
-use crate::wire::failure::RunFault;
+use crate::wire::failure::WireRunFailure;
 use crate::wire::run::WireRun;
-use crate::wire::state::Values;
+use crate::wire::state::StateValues;
 use crate::wire::timestamp;
 
 /// Bytes of a body; a state that is larger is left out.
 const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Returns the body.
-pub async fn body(ended: Ended) -> agent::Result<Vec<u8>> {
-    let Ended { agent, run, request } = ended;
-    let mut told = serde_json::to_value(WireRun::of(&run, Some(request)))?;
-    let state = agent.threads().last_state_of(&run).await?;
+pub async fn render_body(ended: EndedRun) -> agent::Result<Vec<u8>> {
+    let EndedRun { agent, run, request } = ended;
+    let mut told = serde_json::to_value(WireRun::from_run(&run, Some(request)))?;
+    let state = agent.threads().last_state_of_run(&run).await?;
     told["run_started_at"] = timestamp(started_at(&agent, &run).await?).into();
     told["run_ended_at"] = timestamp(run.updated_at).into();
     told["webhook_sent_at"] = timestamp(Timestamp::now()).into();
-    if let Some(fault) = failure(&run) {
+    if let Some(fault) = run_failure(&run) {
         told["error"] = json!(fault);
     }
     let values = match &state {
-        Some(state) => values(&run, state)?,
+        Some(state) => final_values(&run, state)?,
         None => json!({}),
     };
     told["values"] = values;
@@ -41,9 +41,9 @@ pub async fn body(ended: Ended) -> agent::Result<Vec<u8>> {
 }
 
 /// Returns the state at the run's end, as one who waited for it is told.
-fn values(run: &Run, state: &State) -> agent::Result<Value> {
+fn final_values(run: &Run, state: &ThreadSnapshot) -> agent::Result<Value> {
     let interrupts = state.interrupts.iter().map(wire::Interrupt::from).collect();
-    Ok(serde_json::to_value(Values::of(run.thread_id, state).with_interrupts(interrupts))?)
+    Ok(serde_json::to_value(StateValues::from_state(run.thread_id, state).with_interrupts(interrupts))?)
 }
 
 async fn started_at(agent: &Agent, run: &Run) -> agent::Result<Timestamp> {
@@ -52,9 +52,9 @@ async fn started_at(agent: &Agent, run: &Run) -> agent::Result<Timestamp> {
 }
 
 /// Returns how a run failed that did. One that was stopped did not.
-fn failure(run: &Run) -> Option<RunFault> {
+fn run_failure(run: &Run) -> Option<WireRunFailure> {
     match run.status {
-        RunStatus::Error | RunStatus::Timeout => run.failure.clone().map(RunFault::from),
+        RunStatus::Error | RunStatus::Timeout => run.failure.clone().map(WireRunFailure::from),
         RunStatus::Pending
         | RunStatus::Running
         | RunStatus::Success

@@ -8,17 +8,17 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::plan::Planned;
+use crate::config::plan::PlannedServer;
 use crate::{Error, Result};
 
-const FILE: &str = "consent.json";
+const CONSENT_FILE: &str = "consent.json";
 /// Held locked while an answer is added to the file, which is replaced and so cannot be locked itself.
 const LOCK_FILE: &str = "consent.lock";
 
 /// What a person said about a server of the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
+pub enum ConsentDecision {
     /// It may be started.
     Allow,
     /// It may not.
@@ -27,27 +27,27 @@ pub enum Answer {
 
 /// The answers given for one project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Consents {
-    servers: BTreeMap<String, Given>,
+pub struct ProjectConsents {
+    servers: BTreeMap<String, RecordedConsent>,
     /// Those of them that were given since the file was read.
     #[serde(skip)]
-    recorded: BTreeMap<String, Given>,
+    recorded: BTreeMap<String, RecordedConsent>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Given {
+struct RecordedConsent {
     /// The description that was agreed to, by hash.
     sha256: String,
-    answer: Answer,
+    answer: ConsentDecision,
 }
 
-impl Consents {
+impl ProjectConsents {
     /// Reads the answers from the project's folder in the home folder; without a file there are none.
     ///
     /// # Errors
     /// When the file is there but unreadable.
     pub fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join(FILE);
+        let path = folder.join(CONSENT_FILE);
         match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map_err(|error| Error::Format { path, reason: error.to_string() }),
@@ -62,7 +62,7 @@ impl Consents {
     /// # Errors
     /// When the file cannot be read or written.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(FILE);
+        let path = folder.join(CONSENT_FILE);
         let failed = |source| Error::Write { path: path.clone(), source };
         let lock =
             OpenOptions::new().create(true).append(true).open(folder.join(LOCK_FILE)).map_err(failed)?;
@@ -78,14 +78,14 @@ impl Consents {
     }
 
     /// Takes the answer about a server, in place of an earlier one.
-    pub fn record(&mut self, server: &Planned, answer: Answer) {
-        let given = Given { sha256: server.sha256.clone(), answer };
+    pub fn record_decision(&mut self, server: &PlannedServer, answer: ConsentDecision) {
+        let given = RecordedConsent { sha256: server.sha256.clone(), answer };
         self.recorded.insert(server.name.clone(), given.clone());
         self.servers.insert(server.name.clone(), given);
     }
 
     /// Returns the answer about a server of that name and description.
-    pub(crate) fn answer(&self, name: &str, sha256: &str) -> Option<Answer> {
+    pub(crate) fn decision(&self, name: &str, sha256: &str) -> Option<ConsentDecision> {
         self.servers.get(name).filter(|given| given.sha256 == sha256).map(|given| given.answer)
     }
 }

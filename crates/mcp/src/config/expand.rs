@@ -4,12 +4,15 @@
 ///
 /// # Errors
 /// With the name of a variable that is not set and has no default.
-pub(crate) fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+pub(crate) fn expand_variables(
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
-    for part in parts(text) {
+    for part in split_segments(text) {
         match part {
-            Part::Text(text) => expanded.push_str(text),
-            Part::Variable { name, default } => match (variable(name), default) {
+            TextSegment::Text(text) => expanded.push_str(text),
+            TextSegment::Variable { name, default } => match (variable(name), default) {
                 (Some(value), _) => expanded.push_str(&value),
                 (None, Some(default)) => expanded.push_str(default),
                 (None, None) => return Err(name.to_owned()),
@@ -20,20 +23,20 @@ pub(crate) fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> R
 }
 
 /// Returns the names of the variables that `text` reads.
-pub(crate) fn variables(text: &str) -> impl Iterator<Item = &str> {
-    parts(text).into_iter().filter_map(|part| match part {
-        Part::Variable { name, .. } => Some(name),
-        Part::Text(_) => None,
+pub(crate) fn variable_names(text: &str) -> impl Iterator<Item = &str> {
+    split_segments(text).into_iter().filter_map(|part| match part {
+        TextSegment::Variable { name, .. } => Some(name),
+        TextSegment::Text(_) => None,
     })
 }
 
-enum Part<'a> {
+enum TextSegment<'a> {
     Text(&'a str),
     Variable { name: &'a str, default: Option<&'a str> },
 }
 
 /// What looks like a variable but has no end or no name is text.
-fn parts(text: &str) -> Vec<Part<'_>> {
+fn split_segments(text: &str) -> Vec<TextSegment<'_>> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -44,14 +47,14 @@ fn parts(text: &str) -> Vec<Part<'_>> {
             None => (inner, None),
         };
         if is_name(name) {
-            parts.push(Part::Text(&rest[..at]));
-            parts.push(Part::Variable { name, default });
+            parts.push(TextSegment::Text(&rest[..at]));
+            parts.push(TextSegment::Variable { name, default });
         } else {
-            parts.push(Part::Text(&rest[..=at + length]));
+            parts.push(TextSegment::Text(&rest[..=at + length]));
         }
         rest = &rest[at + length + 1..];
     }
-    parts.push(Part::Text(rest));
+    parts.push(TextSegment::Text(rest));
     parts
 }
 
@@ -71,7 +74,7 @@ mod tests {
             "NESTED" => Some("${HOME}".to_owned()),
             _ => None,
         };
-        let expanded = expand(text, &variable);
+        let expanded = expand_variables(text, &variable);
         assert_eq!(expanded.as_deref().map_err(String::as_str), expected, "{text}");
     }
 
@@ -94,6 +97,6 @@ mod tests {
 
     #[test]
     fn the_variables_of_a_text_are_known_without_reading_them() {
-        assert_eq!(variables("${A} b ${C:-d} ${").collect::<Vec<_>>(), ["A", "C"]);
+        assert_eq!(variable_names("${A} b ${C:-d} ${").collect::<Vec<_>>(), ["A", "C"]);
     }
 }

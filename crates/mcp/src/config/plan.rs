@@ -9,13 +9,13 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
 use crate::config::ServerConfig;
-use crate::config::consent::{Answer, Consents};
-use crate::config::expand::{expand, variables};
-use crate::config::project::Project;
+use crate::config::consent::{ConsentDecision, ProjectConsents};
+use crate::config::expand::{expand_variables, variable_names};
+use crate::config::project::ProjectServers;
 
 /// Who wrote a server down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum ConfigOrigin {
     /// The user, in `config.toml`.
     Config,
     /// The project, in `.mcp.json`.
@@ -24,43 +24,43 @@ pub enum Source {
 
 /// A server that is written down, and what comes of it.
 #[derive(Debug, Clone)]
-pub struct Planned {
+pub struct PlannedServer {
     /// Its name.
     pub name: String,
     /// Who wrote it down.
-    pub source: Source,
+    pub origin: ConfigOrigin,
     /// What it would start or reach, as written: a command line or an address. For a person to judge.
-    pub what: String,
+    pub target: String,
     /// The variables of the environment it reads; their values go to the server.
     pub variables: Vec<String>,
     /// Lowercase hex SHA-256 of the description.
     pub sha256: String,
     /// What comes of it.
-    pub standing: Standing,
+    pub readiness: ServerReadiness,
 }
 
 /// What comes of a server that is written down.
 #[derive(Debug, Clone)]
-pub enum Standing {
+pub enum ServerReadiness {
     /// It may be started.
-    Ready(Definition),
+    Ready(ServerDefinition),
     /// It is switched off.
     Disabled,
     /// `config.toml` has a server of the same name, which counts.
     Shadowed,
     /// It is the project's, and nobody has been asked about it.
-    Unasked,
+    ConsentPending,
     /// It is the project's, and a person said no.
-    Refused,
+    ConsentRefused,
     /// Its description makes no sense; the text says why.
-    Broken(String),
+    Invalid(String),
 }
 
 /// A server that may be started, its variables replaced.
 #[derive(Debug, Clone)]
-pub struct Definition {
+pub struct ServerDefinition {
     /// How it is reached.
-    pub transport: Transport,
+    pub transport: ServerTransport,
     /// How long a call may take without a sign of progress.
     pub call_timeout: Duration,
     /// How long it may take to start.
@@ -71,7 +71,7 @@ pub struct Definition {
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
-pub enum Transport {
+pub enum ServerTransport {
     /// A program that is started, and spoken to through its input and output.
     Program {
         /// The program.
@@ -92,94 +92,107 @@ pub enum Transport {
     },
 }
 
-type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Decides what each server is, in the order of their names. `variable` looks up the environment.
-pub fn plan(
+pub fn plan_servers(
     config: &BTreeMap<String, ServerConfig>,
-    project: &Project,
-    consents: &Consents,
-    variable: Variable<'_>,
-) -> Vec<Planned> {
+    project: &ProjectServers,
+    consents: &ProjectConsents,
+    variable: VariableLookup<'_>,
+) -> Vec<PlannedServer> {
     let own = config.iter().map(|(name, server)| {
-        let standing = standing(server, variable);
-        planned(name, Source::Config, server, standing)
+        let standing = resolve_readiness(server, variable);
+        plan_server(name, ConfigOrigin::Config, server, standing)
     });
     let foreign = project.iter().map(|(name, server)| match server {
         Ok(server) => {
             let standing = if config.contains_key(name) {
-                Standing::Shadowed
+                ServerReadiness::Shadowed
             } else {
-                agreed(name, server, consents).unwrap_or_else(|| standing(server, variable))
+                missing_consent(name, server, consents).unwrap_or_else(|| resolve_readiness(server, variable))
             };
-            planned(name, Source::Project, server, standing)
+            plan_server(name, ConfigOrigin::Project, server, standing)
         }
         Err(reason) => {
-            let broken = Standing::Broken(reason.clone());
-            planned(name, Source::Project, &ServerConfig::default(), broken)
+            let broken = ServerReadiness::Invalid(reason.clone());
+            plan_server(name, ConfigOrigin::Project, &ServerConfig::default(), broken)
         }
     });
-    let mut all: Vec<Planned> = own.chain(foreign).collect();
+    let mut all: Vec<PlannedServer> = own.chain(foreign).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 
 /// Returns what a project's server is for lack of consent. One that is switched off needs none.
-fn agreed(name: &str, server: &ServerConfig, consents: &Consents) -> Option<Standing> {
+fn missing_consent(name: &str, server: &ServerConfig, consents: &ProjectConsents) -> Option<ServerReadiness> {
     if !server.enabled {
         return None;
     }
-    match consents.answer(name, &fingerprint(server)) {
-        Some(Answer::Allow) => None,
-        Some(Answer::Refuse) => Some(Standing::Refused),
-        None => Some(Standing::Unasked),
+    match consents.decision(name, &fingerprint(server)) {
+        Some(ConsentDecision::Allow) => None,
+        Some(ConsentDecision::Refuse) => Some(ServerReadiness::ConsentRefused),
+        None => Some(ServerReadiness::ConsentPending),
     }
 }
 
-fn planned(name: &str, source: Source, server: &ServerConfig, standing: Standing) -> Planned {
-    let mut variables: Vec<String> = texts(server).flat_map(variables).map(str::to_owned).collect();
+fn plan_server(
+    name: &str,
+    source: ConfigOrigin,
+    server: &ServerConfig,
+    standing: ServerReadiness,
+) -> PlannedServer {
+    let mut variables: Vec<String> =
+        expandable_texts(server).flat_map(variable_names).map(str::to_owned).collect();
     variables.sort();
     variables.dedup();
-    let (what, sha256) = (what(source, server), fingerprint(server));
-    Planned { name: name.to_owned(), source, what, variables, sha256, standing }
+    let (what, sha256) = (display_target(source, server), fingerprint(server));
+    PlannedServer {
+        name: name.to_owned(),
+        origin: source,
+        target: what,
+        variables,
+        sha256,
+        readiness: standing,
+    }
 }
 
 /// Returns what a person is shown. What the user wrote may hold secrets; what the project wrote is in its repository,
 /// and a variable such as `PATH` decides what a command is.
-fn what(source: Source, server: &ServerConfig) -> String {
+fn display_target(source: ConfigOrigin, server: &ServerConfig) -> String {
     let settings = |map: &BTreeMap<String, SecretString>| -> Vec<String> {
         let value = |value: &SecretString| match source {
-            Source::Config => "…".to_owned(),
-            Source::Project => quoted(value.expose_secret()),
+            ConfigOrigin::Config => "…".to_owned(),
+            ConfigOrigin::Project => quote_word(value.expose_secret()),
         };
-        map.iter().map(|(key, secret)| format!("{}={}", quoted(key), value(secret))).collect()
+        map.iter().map(|(key, secret)| format!("{}={}", quote_word(key), value(secret))).collect()
     };
     let mut words = match (&server.command, &server.url) {
         (Some(command), _) => {
             let mut words = settings(&server.env);
-            words.push(quoted(command));
-            words.extend(server.args.iter().map(|arg| quoted(arg)));
+            words.push(quote_word(command));
+            words.extend(server.args.iter().map(|arg| quote_word(arg)));
             words
         }
         (None, Some(url)) => {
-            let mut words = vec![quoted(url)];
+            let mut words = vec![quote_word(url)];
             words.extend(settings(&server.headers));
             words
         }
         (None, None) => Vec::new(),
     };
     if let Some(cwd) = &server.cwd {
-        words.push(format!("(in {})", quoted(&cwd.to_string_lossy())));
+        words.push(format!("(in {})", quote_word(&cwd.to_string_lossy())));
     }
     words.join(" ")
 }
 
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@${}+,%?&~".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { format!("{word:?}") }
 }
 
-fn texts(server: &ServerConfig) -> impl Iterator<Item = &str> {
+fn expandable_texts(server: &ServerConfig) -> impl Iterator<Item = &str> {
     let secrets = server.env.values().chain(server.headers.values()).map(ExposeSecret::expose_secret);
     let cwd = server.cwd.as_deref().and_then(|path| path.to_str());
     server
@@ -208,19 +221,20 @@ fn fingerprint(server: &ServerConfig) -> String {
     protocol::sha256_hex(description.to_string())
 }
 
-fn standing(server: &ServerConfig, variable: Variable<'_>) -> Standing {
+fn resolve_readiness(server: &ServerConfig, variable: VariableLookup<'_>) -> ServerReadiness {
     if !server.enabled {
-        return Standing::Disabled;
+        return ServerReadiness::Disabled;
     }
-    match define(server, variable) {
-        Ok(definition) => Standing::Ready(definition),
-        Err(reason) => Standing::Broken(reason),
+    match build_definition(server, variable) {
+        Ok(definition) => ServerReadiness::Ready(definition),
+        Err(reason) => ServerReadiness::Invalid(reason),
     }
 }
 
-fn define(server: &ServerConfig, variable: Variable<'_>) -> Result<Definition, String> {
-    let replace =
-        |text: &str| expand(text, variable).map_err(|name| format!("the variable `{name}` is not set"));
+fn build_definition(server: &ServerConfig, variable: VariableLookup<'_>) -> Result<ServerDefinition, String> {
+    let replace = |text: &str| {
+        expand_variables(text, variable).map_err(|name| format!("the variable `{name}` is not set"))
+    };
     let replace_all = |map: &BTreeMap<String, SecretString>| {
         let entries = map
             .iter()
@@ -230,7 +244,7 @@ fn define(server: &ServerConfig, variable: Variable<'_>) -> Result<Definition, S
     let transport = match (&server.command, &server.url) {
         (Some(_), Some(_)) => return Err("it has both `command` and `url`".to_owned()),
         (None, None) => return Err("it has neither `command` nor `url`".to_owned()),
-        (Some(command), None) => Transport::Program {
+        (Some(command), None) => ServerTransport::Program {
             command: replace(command)?,
             args: server.args.iter().map(|arg| replace(arg)).collect::<Result<_, _>>()?,
             env: replace_all(&server.env)?,
@@ -240,10 +254,10 @@ fn define(server: &ServerConfig, variable: Variable<'_>) -> Result<Definition, S
             },
         },
         (None, Some(url)) => {
-            Transport::Http { url: address(&replace(url)?)?, headers: replace_all(&server.headers)? }
+            ServerTransport::Http { url: check_url(&replace(url)?)?, headers: replace_all(&server.headers)? }
         }
     };
-    Ok(Definition {
+    Ok(ServerDefinition {
         transport,
         call_timeout: Duration::from_secs(server.timeout_seconds.max(1)),
         start_timeout: Duration::from_secs(server.start_timeout_seconds.max(1)),
@@ -251,7 +265,7 @@ fn define(server: &ServerConfig, variable: Variable<'_>) -> Result<Definition, S
     })
 }
 
-fn address(url: &str) -> Result<String, String> {
+fn check_url(url: &str) -> Result<String, String> {
     let uri: http_types::Uri = url.parse().map_err(|error| format!("`url` is no address: {error}"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(_)) => Ok(url.to_owned()),

@@ -16,17 +16,17 @@ const PROJECT_FILE: &str = ".mcp.json";
 const PROJECT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What the project's file describes: each server, or why its description is unusable.
-pub type Project = BTreeMap<String, std::result::Result<ServerConfig, String>>;
+pub type ProjectServers = BTreeMap<String, std::result::Result<ServerConfig, String>>;
 
 #[derive(Deserialize)]
-struct File {
+struct ProjectFile {
     #[serde(rename = "mcpServers", default)]
     servers: Map<String, Value>,
 }
 
 /// An entry; what Segue does not know is left to the agents that do.
 #[derive(Deserialize)]
-struct Entry {
+struct ProjectFileEntry {
     #[serde(rename = "type", default)]
     kind: Option<String>,
     command: Option<String>,
@@ -45,7 +45,7 @@ struct Entry {
 ///
 /// A file that cannot be read or understood is one entry under the file's name that says why, for it is the project's
 /// affair and must not stop work in its folder. One bad entry is its own affair.
-pub fn read_project(workspace: &Path) -> Project {
+pub fn read_project(workspace: &Path) -> ProjectServers {
     let read = || -> std::io::Result<String> {
         let mut text = String::new();
         std::fs::File::open(workspace.join(PROJECT_FILE))?
@@ -54,20 +54,20 @@ pub fn read_project(workspace: &Path) -> Project {
         Ok(text)
     };
     let project = match read() {
-        Ok(text) => parse(&text).map_err(|error| format!("the file is not understood: {error}")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Project::new()),
+        Ok(text) => parse_project(&text).map_err(|error| format!("the file is not understood: {error}")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ProjectServers::new()),
         Err(error) => Err(format!("the file cannot be read: {error}")),
     };
-    project.unwrap_or_else(|reason| Project::from([(PROJECT_FILE.to_owned(), Err(reason))]))
+    project.unwrap_or_else(|reason| ProjectServers::from([(PROJECT_FILE.to_owned(), Err(reason))]))
 }
 
-fn parse(text: &str) -> serde_json::Result<Project> {
-    let file: File = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
-    Ok(file.servers.into_iter().map(|(name, value)| (name, entry(value))).collect())
+fn parse_project(text: &str) -> serde_json::Result<ProjectServers> {
+    let file: ProjectFile = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
+    Ok(file.servers.into_iter().map(|(name, value)| (name, parse_entry(value))).collect())
 }
 
-fn entry(value: Value) -> std::result::Result<ServerConfig, String> {
-    let entry: Entry = serde_json::from_value(value).map_err(|error| error.to_string())?;
+fn parse_entry(value: Value) -> std::result::Result<ServerConfig, String> {
+    let entry: ProjectFileEntry = serde_json::from_value(value).map_err(|error| error.to_string())?;
     match entry.kind.as_deref() {
         None | Some("stdio" | "http" | "streamable-http" | "streamableHttp") => {}
         Some("sse") => {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &[(&str, &str)]) {
-        let found: Vec<(String, String)> = match parse(text) {
+        let found: Vec<(String, String)> = match parse_project(text) {
             Ok(project) => project
                 .into_iter()
                 .map(|(name, server)| {
@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn m16_values_that_may_be_secret_do_not_show() {
-        let project = parse(r#"{"mcpServers": {"a": {"command": "x", "env": {"K": "hush"}}}}"#).unwrap();
+        let project =
+            parse_project(r#"{"mcpServers": {"a": {"command": "x", "env": {"K": "hush"}}}}"#).unwrap();
         assert!(!format!("{project:?}").contains("hush"));
     }
 }

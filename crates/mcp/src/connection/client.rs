@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use model::inert;
+use model::untrusted_text;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, Implementation, ProgressNotificationParam,
     ProgressToken, ProtocolVersion,
 };
 use rmcp::service::{NotificationContext, PeerRequestOptions, RequestHandle, ServiceError};
 use rmcp::{ClientHandler, Peer, RoleClient};
-use runtime::{Frame, Frames};
+use runtime::{Frame, FrameSender};
 use tokio::sync::{Mutex, Notify};
 
 /// The most characters of a progress message that are shown.
@@ -20,29 +20,29 @@ const MESSAGE_CHARS_MAX: usize = 200;
 
 /// Our side of a connection.
 #[derive(Clone, Default)]
-pub(crate) struct Client {
+pub(crate) struct ClientSession {
     /// Weak, for a call may be dropped at any time, and a watch must not keep its stream open after that.
-    watches: Arc<Mutex<HashMap<ProgressToken, Weak<Watch>>>>,
+    watches: Arc<Mutex<HashMap<ProgressToken, Weak<ProgressWatch>>>>,
     tools_changed: Arc<AtomicBool>,
 }
 
 /// Who is told of the progress of a call, as long as the call has it.
-pub(crate) struct Watch {
+pub(crate) struct ProgressWatch {
     /// Where it is shown.
-    pub frames: Frames,
+    pub frames: FrameSender,
     /// The server and the tool.
-    pub what: String,
+    pub label: String,
     /// Told of every sign of life.
-    pub beat: Notify,
+    pub activity: Notify,
 }
 
-impl Client {
+impl ClientSession {
     /// Sends a request whose progress `watch` is told of.
-    pub async fn send(
+    pub async fn send_watched(
         &self,
         peer: &Peer<RoleClient>,
         request: ClientRequest,
-        watch: &Arc<Watch>,
+        watch: &Arc<ProgressWatch>,
     ) -> Result<RequestHandle<RoleClient>, ServiceError> {
         // Held until the token is known, so that no progress comes too early for it.
         let mut watches = self.watches.lock().await;
@@ -58,7 +58,7 @@ impl Client {
     }
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for ClientSession {
     fn get_info(&self) -> ClientConfig {
         let segue = Implementation::new("segue", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), segue)
@@ -68,16 +68,17 @@ impl ClientHandler for Client {
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         let watch = self.watches.lock().await.get(&progress.progress_token).and_then(Weak::upgrade);
         let Some(watch) = watch else { return };
-        watch.beat.notify_one();
+        watch.activity.notify_one();
         let what = match &progress.message {
             Some(message) => {
-                let message: String = inert::line(message).chars().take(MESSAGE_CHARS_MAX).collect();
-                format!("{}: {message}", watch.what)
+                let message: String =
+                    untrusted_text::neutralize_line(message).chars().take(MESSAGE_CHARS_MAX).collect();
+                format!("{}: {message}", watch.label)
             }
-            None => watch.what.clone(),
+            None => watch.label.clone(),
         };
-        let total = progress.total.map(whole);
-        watch.frames.send(Frame::Progress { what, done: whole(progress.progress), total });
+        let total = progress.total.map(saturating_integer);
+        watch.frames.send(Frame::Progress { what, done: saturating_integer(progress.progress), total });
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -91,6 +92,6 @@ impl ClientHandler for Client {
     clippy::cast_sign_loss,
     reason = "the cast saturates, which is meant"
 )]
-fn whole(number: f64) -> u64 {
+fn saturating_integer(number: f64) -> u64 {
     number as u64
 }

@@ -22,17 +22,17 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// The most bytes a server may send for one call, and between two calls; one that sends more is cut off.
-pub(crate) const SAID_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The most bytes of a server's log file; a start begins a new one when it is full.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
 /// The most bytes of a server's last words that an error repeats.
-const LAST_WORDS_BYTES_MAX: usize = 512;
+const STDERR_TAIL_BYTES_MAX: usize = 512;
 /// How long after a program's end its last words are waited for.
-const LAST_WORDS_WAIT: Duration = Duration::from_millis(500);
+const STDERR_TAIL_WAIT: Duration = Duration::from_millis(500);
 /// How long a connection that broke off is waited for to say why.
-const END_WAIT: Duration = Duration::from_secs(1);
+const EXIT_WAIT: Duration = Duration::from_secs(1);
 /// Variables of the environment that every server is given. Keys of models are not among them.
-const VARIABLES: &[&str] = &[
+const INHERITED_VARIABLES: &[&str] = &[
     "HOME",
     "LANG",
     "LC_ALL",
@@ -59,7 +59,7 @@ const VARIABLES: &[&str] = &[
 ];
 
 /// A program to start.
-pub(crate) struct Program<'a> {
+pub(crate) struct ProgramSpec<'a> {
     pub command: &'a str,
     pub args: &'a [String],
     /// What is added to its environment.
@@ -70,39 +70,42 @@ pub(crate) struct Program<'a> {
 }
 
 /// A program that was started. Dropping it ends it.
-pub(crate) struct Process {
-    group: Group,
+pub(crate) struct ServerProcess {
+    group: ServerProcessGroup,
     /// How it ended, once it has.
-    ended: watch::Receiver<Option<String>>,
-    allowance: Arc<Allowance>,
+    exit_text: watch::Receiver<Option<String>>,
+    allowance: Arc<OutputAllowance>,
 }
 
 /// The processes of one program; any clone can end them, once.
 #[derive(Clone, Default)]
-pub(crate) struct Group {
+pub(crate) struct ServerProcessGroup {
     #[cfg(unix)]
     leader: Arc<Mutex<Option<rustix::process::Pid>>>,
     stop: CancellationToken,
 }
 
 /// A program's output, which fails when it says too much.
-pub(crate) struct Bounded {
+pub(crate) struct BoundedOutput {
     output: ChildStdout,
-    allowance: Arc<Allowance>,
+    allowance: Arc<OutputAllowance>,
 }
 
-struct Allowance {
+struct OutputAllowance {
     bytes: AtomicUsize,
 }
 
-impl Process {
+impl ServerProcess {
     /// Starts a program and returns it with its output and its input. `group` is told which processes these are.
-    pub fn start(program: &Program<'_>, group: &Mutex<Group>) -> io::Result<(Self, Bounded, ChildStdin)> {
+    pub fn start(
+        program: &ProgramSpec<'_>,
+        group: &Mutex<ServerProcessGroup>,
+    ) -> io::Result<(Self, BoundedOutput, ChildStdin)> {
         let log = open_log(program.log).ok();
-        let mut child = command(program).spawn()?;
+        let mut child = build_command(program).spawn()?;
         let group = {
             let mut slot = group.lock();
-            *slot = Group::of(&child);
+            *slot = ServerProcessGroup::from_child(&child);
             slot.clone()
         };
         let missing = || io::Error::other("a pipe is missing");
@@ -110,24 +113,24 @@ impl Process {
             (child.stdin.take().ok_or_else(missing)?, child.stdout.take().ok_or_else(missing)?);
         let stderr = child.stderr.take().ok_or_else(missing)?;
         let (sender, ended) = watch::channel(None);
-        tokio::spawn(watch_over(child, stderr, log, group.clone(), sender));
-        let allowance = Arc::new(Allowance { bytes: AtomicUsize::new(SAID_BYTES_MAX) });
-        let bounded = Bounded { output: stdout, allowance: Arc::clone(&allowance) };
-        Ok((Self { group, ended, allowance }, bounded, stdin))
+        tokio::spawn(supervise_child(child, stderr, log, group.clone(), sender));
+        let allowance = Arc::new(OutputAllowance { bytes: AtomicUsize::new(OUTPUT_BYTES_MAX) });
+        let bounded = BoundedOutput { output: stdout, allowance: Arc::clone(&allowance) };
+        Ok((Self { group, exit_text: ended, allowance }, bounded, stdin))
     }
 
     /// Lets the program say as much again as one call may.
-    pub fn allow_more(&self) {
-        self.allowance.bytes.store(SAID_BYTES_MAX, Ordering::Relaxed);
+    pub fn reset_allowance(&self) {
+        self.allowance.bytes.store(OUTPUT_BYTES_MAX, Ordering::Relaxed);
     }
 
     /// Returns why nothing more comes from the program.
-    pub async fn how_it_ended(&self) -> String {
+    pub async fn exit_reason(&self) -> String {
         if self.allowance.bytes.load(Ordering::Relaxed) == 0 {
-            return format!("it sent more than {SAID_BYTES_MAX} bytes and was cut off");
+            return format!("it sent more than {OUTPUT_BYTES_MAX} bytes and was cut off");
         }
-        let mut ended = self.ended.clone();
-        let waited = tokio::time::timeout(END_WAIT, ended.wait_for(Option::is_some)).await;
+        let mut ended = self.exit_text.clone();
+        let waited = tokio::time::timeout(EXIT_WAIT, ended.wait_for(Option::is_some)).await;
         match waited {
             Ok(Ok(how)) => how.clone().unwrap_or_default(),
             Ok(Err(_)) | Err(_) => "it closed its output".to_owned(),
@@ -135,21 +138,21 @@ impl Process {
     }
 
     /// Waits for the program to end by itself, at most this long, then ends it.
-    pub async fn end_within(&self, time: Duration) {
-        let mut ended = self.ended.clone();
+    pub async fn stop_within(&self, time: Duration) {
+        let mut ended = self.exit_text.clone();
         let _ = tokio::time::timeout(time, ended.wait_for(Option::is_some)).await;
-        self.group.end();
+        self.group.kill();
     }
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        self.group.end();
+        self.group.kill();
     }
 }
 
-impl Group {
-    fn of(child: &Child) -> Self {
+impl ServerProcessGroup {
+    fn from_child(child: &Child) -> Self {
         #[cfg(unix)]
         let leader = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
         #[cfg(not(unix))]
@@ -162,7 +165,7 @@ impl Group {
     }
 
     /// Ends the processes that are left.
-    pub fn end(&self) {
+    pub fn kill(&self) {
         self.stop.cancel();
         #[cfg(unix)]
         if let Some(leader) = self.leader.lock().take() {
@@ -172,7 +175,7 @@ impl Group {
     }
 }
 
-impl AsyncRead for Bounded {
+impl AsyncRead for BoundedOutput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -190,7 +193,7 @@ impl AsyncRead for Bounded {
     }
 }
 
-fn command(program: &Program<'_>) -> Command {
+fn build_command(program: &ProgramSpec<'_>) -> Command {
     // A relative path is meant from where the program runs; a bare name is looked up.
     let path = match Path::new(program.command) {
         path if path.components().count() > 1 => program.cwd.join(path).into_os_string(),
@@ -201,7 +204,7 @@ fn command(program: &Program<'_>) -> Command {
         .args(program.args)
         .current_dir(&program.cwd)
         .env_clear()
-        .envs(VARIABLES.iter().filter_map(|name| env::var_os(name).map(|value| (name, value))))
+        .envs(INHERITED_VARIABLES.iter().filter_map(|name| env::var_os(name).map(|value| (name, value))))
         .envs(program.env.iter().map(|(name, value)| (name, value.expose_secret())))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -216,7 +219,7 @@ fn command(program: &Program<'_>) -> Command {
 struct ServerLog {
     file: File,
     /// Bytes until [`LOG_BYTES_MAX`].
-    room: u64,
+    bytes_left: u64,
 }
 
 fn open_log(path: &Path) -> io::Result<ServerLog> {
@@ -230,24 +233,24 @@ fn open_log(path: &Path) -> io::Result<ServerLog> {
         file.set_len(0)?;
         bytes = 0;
     }
-    Ok(ServerLog { file, room: LOG_BYTES_MAX - bytes })
+    Ok(ServerLog { file, bytes_left: LOG_BYTES_MAX - bytes })
 }
 
 /// Waits for the program's end, ends what it left behind, and tells how it went.
-async fn watch_over(
+async fn supervise_child(
     mut child: Child,
     stderr: ChildStderr,
     log: Option<ServerLog>,
-    group: Group,
+    group: ServerProcessGroup,
     ended: watch::Sender<Option<String>>,
 ) {
-    let mut complaints = tokio::spawn(keep(stderr, log));
+    let mut complaints = tokio::spawn(log_stderr(stderr, log));
     let status = tokio::select! {
         status = child.wait() => status,
         () = group.stop.cancelled() => child.kill().await.and(child.wait().await),
     };
-    group.end();
-    let last_words = match tokio::time::timeout(LAST_WORDS_WAIT, &mut complaints).await {
+    group.kill();
+    let last_words = match tokio::time::timeout(STDERR_TAIL_WAIT, &mut complaints).await {
         Ok(Ok(words)) => words,
         Ok(Err(_)) | Err(_) => String::new(),
     };
@@ -262,8 +265,8 @@ async fn watch_over(
 }
 
 /// Writes complaints to the log file as far as there is room, and returns the last line of them.
-async fn keep(mut stderr: ChildStderr, log: Option<ServerLog>) -> String {
-    let (mut file, mut room) = log.map_or((None, 0), |log| (Some(log.file), log.room));
+async fn log_stderr(mut stderr: ChildStderr, log: Option<ServerLog>) -> String {
+    let (mut file, mut room) = log.map_or((None, 0), |log| (Some(log.file), log.bytes_left));
     let mut tail: Vec<u8> = Vec::new();
     let mut buffer = vec![0; 8 * 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
@@ -275,7 +278,7 @@ async fn keep(mut stderr: ChildStderr, log: Option<ServerLog>) -> String {
         }
         room -= kept.len() as u64;
         tail.extend_from_slice(part);
-        let excess = tail.len().saturating_sub(LAST_WORDS_BYTES_MAX);
+        let excess = tail.len().saturating_sub(STDERR_TAIL_BYTES_MAX);
         tail.drain(..excess);
     }
     let text = String::from_utf8_lossy(&tail);

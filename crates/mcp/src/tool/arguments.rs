@@ -11,7 +11,7 @@ const DEPTH_MAX: usize = 16;
 ///
 /// # Errors
 /// The first mismatch, as a sentence that names the property.
-pub(crate) fn check(schema: &Value, args: &Value) -> Result<(), String> {
+pub(crate) fn check_arguments(schema: &Value, args: &Value) -> Result<(), String> {
     let none = Value::Object(Map::new());
     match args {
         Value::Null => check_value(schema, &none, "", DEPTH_MAX),
@@ -30,16 +30,15 @@ fn check_value(schema: &Value, value: &Value, path: &str, depth: usize) -> Resul
         && !allowed.contains(value)
     {
         let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
-        return Err(format!("{} must be one of {}", subject(path), allowed.join(", ")));
+        return Err(format!("{} must be one of {}", path_text(path), allowed.join(", ")));
     }
     match value {
         Value::Object(fields) => check_object(schema, fields, path, depth),
         Value::Array(items) => {
             let Some(item_schema) = schema.get("items") else { return Ok(()) };
-            items
-                .iter()
-                .enumerate()
-                .try_for_each(|(at, item)| check_value(item_schema, item, &format!("{path}[{at}]"), depth - 1))
+            items.iter().enumerate().try_for_each(|(at, item)| {
+                check_value(item_schema, item, &format!("{path}[{at}]"), depth - 1)
+            })
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }
@@ -52,19 +51,17 @@ fn check_object(
     depth: usize,
 ) -> Result<(), String> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-    if let Some(missing) =
-        required.filter_map(Value::as_str).find(|name| fields.get(*name).is_none())
-    {
-        return Err(format!("`{}` is missing", join(path, missing)));
+    if let Some(missing) = required.filter_map(Value::as_str).find(|name| fields.get(*name).is_none()) {
+        return Err(format!("`{}` is missing", join_path(path, missing)));
     }
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, value) in fields {
         match properties.and_then(|properties| properties.get(name)) {
-            Some(property) => check_value(property, value, &join(path, name), depth - 1)?,
+            Some(property) => check_value(property, value, &join_path(path, name), depth - 1)?,
             None if schema.get("additionalProperties") == Some(&Value::Bool(false))
                 && !schema.contains_key("patternProperties") =>
             {
-                return Err(format!("`{}` is not an argument of this tool", join(path, name)));
+                return Err(format!("`{}` is not an argument of this tool", join_path(path, name)));
             }
             None => {}
         }
@@ -82,7 +79,7 @@ fn check_type(expected: Option<&Value>, value: &Value, path: &str) -> Result<(),
     if names.is_empty() || names.iter().any(|name| is_of_type(value, name)) {
         return Ok(());
     }
-    Err(format!("{} must be of type {}", subject(path), names.join(" or ")))
+    Err(format!("{} must be of type {}", path_text(path), names.join(" or ")))
 }
 
 /// Returns whether the value has the JSON Schema type. An unknown name accepts every value.
@@ -102,11 +99,11 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-fn subject(path: &str) -> String {
+fn path_text(path: &str) -> String {
     if path.is_empty() { "the value".to_owned() } else { format!("`{path}`") }
 }
 
@@ -130,12 +127,15 @@ mod tests {
                 "any": {"anyOf": [{"type": "string"}]},
             },
         });
-        assert_eq!(check(&schema, &args), expected.map_err(str::to_owned), "{args}");
+        assert_eq!(check_arguments(&schema, &args), expected.map_err(str::to_owned), "{args}");
     }
 
     #[test]
     fn arguments_are_compared_with_the_schema() {
-        check_args(json!({"path": "a", "lines": 3, "mode": "read", "edits": [{"old": "x"}], "any": 1}), Ok(()));
+        check_args(
+            json!({"path": "a", "lines": 3, "mode": "read", "edits": [{"old": "x"}], "any": 1}),
+            Ok(()),
+        );
         check_args(json!({"path": "a", "lines": null}), Ok(()));
         check_args(json!({"path": "a", "lines": 2.0}), Ok(()));
         check_args(json!({}), Err("`path` is missing"));
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn a_schema_that_says_nothing_accepts_any_object() {
-        assert_eq!(check(&json!({}), &json!({"a": 1})), Ok(()));
-        assert_eq!(check(&json!({"$ref": "#/$defs/a"}), &json!({"a": 1})), Ok(()));
-        assert_eq!(check(&Value::Null, &json!({"a": 1})), Ok(()));
+        assert_eq!(check_arguments(&json!({}), &json!({"a": 1})), Ok(()));
+        assert_eq!(check_arguments(&json!({"$ref": "#/$defs/a"}), &json!({"a": 1})), Ok(()));
+        assert_eq!(check_arguments(&Value::Null, &json!({"a": 1})), Ok(()));
     }
 }

@@ -4,9 +4,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use journal::{Artifact, Write};
-use protocol::{Block, ThreadId, ToolStatus};
-use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
-use runtime::{ToolOutput, Update};
+use protocol::{ContentBlock, ThreadId, ToolStatus};
+use rmcp::model::{CallToolResult, ContentBlock as McpContent, Resource, ResourceContents};
+use runtime::{GraphUpdate, ToolOutput};
 use serde_json::Value;
 
 /// The most bytes of text a call returns.
@@ -17,76 +17,76 @@ const NAME_DIGITS: usize = 16;
 const MEDIA_MAX: usize = 16;
 
 /// What a result comes to, piece by piece.
-struct Pieces {
+struct OutputBuilder {
     thread_id: ThreadId,
     now: Timestamp,
-    content: Vec<Block>,
+    content: Vec<ContentBlock>,
     writes: Vec<Write>,
     media: usize,
 }
 
-pub(crate) fn output(result: CallToolResult, thread_id: ThreadId, now: Timestamp) -> ToolOutput {
-    let mut pieces = Pieces { thread_id, now, content: Vec::new(), writes: Vec::new(), media: 0 };
+pub(crate) fn to_tool_output(result: CallToolResult, thread_id: ThreadId, now: Timestamp) -> ToolOutput {
+    let mut pieces = OutputBuilder { thread_id, now, content: Vec::new(), writes: Vec::new(), media: 0 };
     for block in result.content {
         match block {
-            ContentBlock::Text(text) => pieces.text(text.text),
-            ContentBlock::Image(image) => pieces.media("image", image.mime_type, &image.data),
-            ContentBlock::Audio(audio) => pieces.media("sound", audio.mime_type, &audio.data),
-            ContentBlock::ResourceLink(link) => pieces.text(linked(&link)),
-            ContentBlock::Resource(embedded) => pieces.resource(embedded.resource),
-            _ => pieces.text("[content of a kind that is not known here]".to_owned()),
+            McpContent::Text(text) => pieces.push_text(text.text),
+            McpContent::Image(image) => pieces.push_media("image", image.mime_type, &image.data),
+            McpContent::Audio(audio) => pieces.push_media("sound", audio.mime_type, &audio.data),
+            McpContent::ResourceLink(link) => pieces.push_text(resource_link_text(&link)),
+            McpContent::Resource(embedded) => pieces.push_resource(embedded.resource),
+            _ => pieces.push_text("[content of a kind that is not known here]".to_owned()),
         }
     }
-    let has_text = pieces.content.iter().any(|block| matches!(block, Block::Text { .. }));
+    let has_text = pieces.content.iter().any(|block| matches!(block, ContentBlock::Text { .. }));
     if let (Some(structured), false) = (result.structured_content, has_text) {
-        pieces.text(structured.to_string());
+        pieces.push_text(structured.to_string());
     }
     if pieces.media > MEDIA_MAX {
-        pieces.text(format!("[{} more images or other media are left out]", pieces.media - MEDIA_MAX));
+        pieces.push_text(format!("[{} more images or other media are left out]", pieces.media - MEDIA_MAX));
     }
     if pieces.content.is_empty() {
-        pieces.text("(no content)".to_owned());
+        pieces.push_text("(no content)".to_owned());
     }
-    pieces.fit();
+    pieces.truncate_text();
     let status = if result.is_error == Some(true) { ToolStatus::Error } else { ToolStatus::Success };
-    let update = Update { writes: pieces.writes, ..Update::default() };
+    let update = GraphUpdate { writes: pieces.writes, ..GraphUpdate::default() };
     ToolOutput { status, content: pieces.content, update, ..ToolOutput::default() }
 }
 
-impl Pieces {
-    fn text(&mut self, text: String) {
-        self.content.push(Block::Text { text });
+impl OutputBuilder {
+    fn push_text(&mut self, text: String) {
+        self.content.push(ContentBlock::Text { text });
     }
 
-    fn media(&mut self, kind: &str, media_type: String, base64: &str) {
+    fn push_media(&mut self, kind: &str, media_type: String, base64: &str) {
         self.media += 1;
         if self.media > MEDIA_MAX {
             return;
         }
         let Ok(bytes) = STANDARD.decode(base64.trim()) else {
-            return self.text(format!("[{kind} {media_type:?} that is no base64]"));
+            return self.push_text(format!("[{kind} {media_type:?} that is no base64]"));
         };
         let length = bytes.len() as u64;
-        let sha256 = self.keep(media_type.clone(), bytes);
-        self.content.push(Block::Media { media_type, sha256: Some(sha256), bytes: Some(length) });
+        let sha256 = self.store_artifact(media_type.clone(), bytes);
+        self.content.push(ContentBlock::Media { media_type, sha256: Some(sha256), bytes: Some(length) });
     }
 
-    fn resource(&mut self, resource: ResourceContents) {
+    fn push_resource(&mut self, resource: ResourceContents) {
         match resource {
             ResourceContents::TextResourceContents { uri, text, .. } => {
-                self.text(format!("[resource {uri}]\n{text}"));
+                self.push_text(format!("[resource {uri}]\n{text}"));
             }
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                self.text(format!("[resource {uri}]"));
+                self.push_text(format!("[resource {uri}]"));
                 let media_type = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-                self.media("resource", media_type, &blob);
+                self.push_media("resource", media_type, &blob);
             }
-            _ => self.text("[a resource of a kind that is not known here]".to_owned()),
+            _ => self.push_text("[a resource of a kind that is not known here]".to_owned()),
         }
     }
 
     /// Keeps bytes as an artifact and returns its name.
-    fn keep(&mut self, media_type: String, bytes: Vec<u8>) -> String {
+    fn store_artifact(&mut self, media_type: String, bytes: Vec<u8>) -> String {
         let sha256 = protocol::sha256_hex(&bytes);
         let (thread_id, created_at) = (self.thread_id, self.now);
         self.writes.push(Write::PutArtifact(Artifact {
@@ -100,12 +100,13 @@ impl Pieces {
     }
 
     /// Keeps the beginning and the end of too much text, and all of it as an artifact.
-    fn fit(&mut self) {
+    fn truncate_text(&mut self) {
         let texts = self.content.iter().filter_map(|block| match block {
-            Block::Text { text } => Some(text.as_str()),
-            Block::Thinking { .. } | Block::ToolCall { .. } | Block::Media { .. } | Block::Opaque { .. } => {
-                None
-            }
+            ContentBlock::Text { text } => Some(text.as_str()),
+            ContentBlock::Thinking { .. }
+            | ContentBlock::ToolCall { .. }
+            | ContentBlock::Media { .. }
+            | ContentBlock::Opaque { .. } => None,
         });
         let mut whole = texts.collect::<Vec<_>>().join("\n");
         if whole.len() <= OUTPUT_BYTES_MAX {
@@ -118,15 +119,15 @@ impl Pieces {
         let head = whole[..whole.floor_char_boundary(OUTPUT_BYTES_MAX / 2)].to_owned();
         let tail = whole[whole.ceil_char_boundary(whole.len() - OUTPUT_BYTES_MAX / 2)..].to_owned();
         let left_out = whole.len() - head.len() - tail.len();
-        let name = self.keep("text/plain".to_owned(), whole.into_bytes());
+        let name = self.store_artifact("text/plain".to_owned(), whole.into_bytes());
         let name = &name[..NAME_DIGITS];
         let pointer = format!("[{left_out} bytes left out; read_file artifact:{name} shows all of it]");
-        self.content.retain(|block| matches!(block, Block::Media { .. }));
-        self.content.insert(0, Block::text(format!("{head}\n{pointer}\n{tail}")));
+        self.content.retain(|block| matches!(block, ContentBlock::Media { .. }));
+        self.content.insert(0, ContentBlock::text(format!("{head}\n{pointer}\n{tail}")));
     }
 }
 
-fn linked(link: &Resource) -> String {
+fn resource_link_text(link: &Resource) -> String {
     let kind = link.mime_type.as_deref().map(|kind| format!(" ({kind})")).unwrap_or_default();
     let about = link.description.as_deref().map(|about| format!(": {about}")).unwrap_or_default();
     format!("[resource {:?} {}{kind}{about}]", link.name, link.uri)
@@ -144,7 +145,7 @@ mod tests {
     }
 
     fn convert(result: Value) -> ToolOutput {
-        output(serde_json::from_value(result).unwrap(), thread(), Timestamp::UNIX_EPOCH)
+        to_tool_output(serde_json::from_value(result).unwrap(), thread(), Timestamp::UNIX_EPOCH)
     }
 
     fn check(result: Value, expected: &str) {
@@ -152,8 +153,8 @@ mod tests {
         let mut text = format!("{:?}", output.status);
         for block in &output.content {
             match block {
-                Block::Text { text: said } => text.push_str(&format!("|{said}")),
-                Block::Media { media_type, bytes, .. } => {
+                ContentBlock::Text { text: said } => text.push_str(&format!("|{said}")),
+                ContentBlock::Media { media_type, bytes, .. } => {
                     text.push_str(&format!("|<{media_type} {}>", bytes.unwrap_or_default()));
                 }
                 other => text.push_str(&format!("|{other:?}")),
@@ -209,7 +210,7 @@ mod tests {
         let output = convert(
             json!({"content": [{"type": "text", "text": "head"}, image, {"type": "text", "text": long}]}),
         );
-        let [Block::Text { text }, Block::Media { .. }] = &output.content[..] else {
+        let [ContentBlock::Text { text }, ContentBlock::Media { .. }] = &output.content[..] else {
             panic!("{:?}", output.content)
         };
         let [Write::PutArtifact(_), Write::PutArtifact(whole)] = &output.update.writes[..] else { panic!() };
@@ -237,7 +238,7 @@ mod tests {
         let image = json!({"type": "image", "data": "AAEC", "mimeType": "image/png"});
         let output = convert(json!({"content": vec![image; 1_000]}));
         assert_eq!(output.update.writes.len(), MEDIA_MAX);
-        let Some(Block::Text { text }) = output.content.last() else { panic!("{:?}", output.content) };
+        let Some(ContentBlock::Text { text }) = output.content.last() else { panic!("{:?}", output.content) };
         assert_eq!(text, "[984 more images or other media are left out]");
     }
 }

@@ -46,7 +46,7 @@ fn a_server_when_it_is_told_to_be() {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let service = Fixture::new(&behaviour).serve(rmcp::transport::stdio()).await.unwrap();
+        let service = FixtureServer::new(&behaviour).serve(rmcp::transport::stdio()).await.unwrap();
         service.waiting().await.unwrap();
     });
     std::process::exit(0);
@@ -72,13 +72,13 @@ fn hold(path: &Path) -> std::fs::File {
 
 /// The server.
 #[derive(Clone)]
-pub struct Fixture {
+pub struct FixtureServer {
     behaviour: String,
     cancelled: Arc<Notify>,
     has_more: Arc<AtomicBool>,
 }
 
-impl Fixture {
+impl FixtureServer {
     pub fn new(behaviour: &str) -> Self {
         Self { behaviour: behaviour.to_owned(), cancelled: Arc::default(), has_more: Arc::default() }
     }
@@ -144,7 +144,7 @@ fn start_child(path: &str) {
     assert!(output.lines().any(|line| line.unwrap().contains("held")));
 }
 
-impl ServerHandler for Fixture {
+impl ServerHandler for FixtureServer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
     }

@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use mcp::ServerState;
+use mcp::McpServerState;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
@@ -15,21 +15,21 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::fixture::Fixture;
-use crate::world::{World, state};
+use crate::fixture::FixtureServer;
+use crate::world::{McpFixture, state};
 
-struct Served {
+struct HttpFixtureServer {
     address: SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Served {
+impl HttpFixtureServer {
     async fn at(address: &str) -> Self {
         let stop = CancellationToken::new();
         let config = StreamableHttpServerConfig::default().with_cancellation_token(stop.child_token());
-        let service: StreamableHttpService<Fixture, LocalSessionManager> =
-            StreamableHttpService::new(|| Ok(Fixture::new("plain")), Default::default(), config);
+        let service: StreamableHttpService<FixtureServer, LocalSessionManager> =
+            StreamableHttpService::new(|| Ok(FixtureServer::new("plain")), Default::default(), config);
         let router = Router::new().nest_service("/mcp", service).layer(from_fn(with_key));
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -40,7 +40,7 @@ impl Served {
         Self { address, stop, task }
     }
 
-    fn described(&self, key: &str) -> Value {
+    fn server_config(&self, key: &str) -> Value {
         json!({"url": format!("http://{}/mcp", self.address), "headers": {"X-Key": key}})
     }
 
@@ -59,13 +59,14 @@ async fn with_key(request: Request, next: Next) -> Response {
 
 #[tokio::test]
 async fn a_tool_is_called_over_http() {
-    let world = World::new();
-    let served = Served::at("127.0.0.1:0").await;
-    let servers = world.connect(&[("s", served.described("k")), ("t", served.described("wrong"))]).await;
-    assert_eq!(state(&servers, "s"), (ServerState::Ready, String::new()));
+    let world = McpFixture::new();
+    let served = HttpFixtureServer::at("127.0.0.1:0").await;
+    let servers =
+        world.connect(&[("s", served.server_config("k")), ("t", served.server_config("wrong"))]).await;
+    assert_eq!(state(&servers, "s"), (McpServerState::Ready, String::new()));
     assert_eq!(world.call(&servers, "echo", "hello").await, "hello");
     let (state, reason) = state(&servers, "t");
-    assert_eq!(state, ServerState::Failed);
+    assert_eq!(state, McpServerState::Failed);
     assert!(reason.contains("401"), "{reason}");
     servers.close().await;
     served.stop().await;
@@ -73,14 +74,14 @@ async fn a_tool_is_called_over_http() {
 
 #[tokio::test]
 async fn a_server_that_went_away_and_came_back_is_found_again() {
-    let world = World::new();
-    let served = Served::at("127.0.0.1:0").await;
+    let world = McpFixture::new();
+    let served = HttpFixtureServer::at("127.0.0.1:0").await;
     let address = served.address.to_string();
-    let servers = world.connect(&[("s", served.described("k"))]).await;
+    let servers = world.connect(&[("s", served.server_config("k"))]).await;
     served.stop().await;
     let lost = world.call(&servers, "echo", "there?").await;
     assert!(lost.starts_with("error: The MCP server `s` "), "{lost}");
-    let served = Served::at(&address).await;
+    let served = HttpFixtureServer::at(&address).await;
     assert_eq!(world.call(&servers, "echo", "there?").await, "there?");
     servers.close().await;
     served.stop().await;

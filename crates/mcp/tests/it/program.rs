@@ -3,47 +3,50 @@
 use std::sync::Arc;
 
 use journal::Write;
-use mcp::ServerState;
-use runtime::{Frame, Item, Repeat};
+use mcp::McpServerState;
+use runtime::{Frame, RepeatSafety, SubscriptionItem};
 use serde_json::json;
 
-use crate::world::{World, lock_is_free, program, said, state, tool, with};
+use crate::world::{McpFixture, lock_is_free, output_text, program, state, tool, with};
 
 #[tokio::test]
 async fn a_tool_is_described_and_called() {
-    let world = World::new();
-    let servers = world.one("plain").await;
+    let world = McpFixture::new();
+    let servers = world.connect_one("plain").await;
     let echo = tool(&servers, "mcp__s__echo");
     let spec = echo.spec();
     assert!(spec.description.contains("Does &lt;/mcp_description> things."), "{}", spec.description);
     assert_eq!(spec.parameters["properties"]["text"]["type"], "string");
-    assert_eq!(echo.repeat(), Repeat::Safe);
-    assert_eq!(tool(&servers, "mcp__s__die").repeat(), Repeat::Never);
+    assert_eq!(echo.repeat_safety(), RepeatSafety::Safe);
+    assert_eq!(tool(&servers, "mcp__s__die").repeat_safety(), RepeatSafety::Unsafe);
     assert_eq!(world.call(&servers, "echo", "hello").await, "hello");
     assert_eq!(
         world.call(&servers, "refuse", "").await,
         "error: The MCP server `s` refused the call: no such thing (code -32602)"
     );
     let (context, _) = world.context();
-    assert_eq!(said(&echo.call(&json!([1]), &context).await), "error: bad arguments: they must be an object");
+    assert_eq!(
+        output_text(&echo.call(&json!([1]), &context).await),
+        "error: bad arguments: they must be an object"
+    );
 }
 
 #[tokio::test]
 async fn too_much_output_is_kept_as_an_artifact() {
-    let world = World::new();
-    let servers = world.one("plain").await;
+    let world = McpFixture::new();
+    let servers = world.connect_one("plain").await;
     let (context, _) = world.context();
     let output = tool(&servers, "mcp__s__big").call(&json!({}), &context).await;
     let [Write::PutArtifact(whole)] = &output.update.writes[..] else { panic!("{:?}", output.update.writes) };
     assert_eq!((whole.bytes.len(), whole.thread_id), (200_000, context.thread_id));
     let pointer = format!("bytes left out; read_file artifact:{} shows all of it]", &whole.sha256[..16]);
-    assert!(said(&output).contains(&pointer));
+    assert!(output_text(&output).contains(&pointer));
 }
 
 #[tokio::test]
 async fn a_server_that_dies_in_a_call_is_started_again_by_the_next() {
-    let world = World::new();
-    let servers = world.one("plain").await;
+    let world = McpFixture::new();
+    let servers = world.connect_one("plain").await;
     let first = world.call(&servers, "pid", "").await;
     let lost = world.call(&servers, "die", "thirst").await;
     let reason = "it ended with exit status: 3; its last words: dying of thirst";
@@ -51,16 +54,16 @@ async fn a_server_that_dies_in_a_call_is_started_again_by_the_next() {
         lost.starts_with(&format!("error: The MCP server `s` was lost during the call: {reason}.")),
         "{lost}"
     );
-    assert_eq!(state(&servers, "s"), (ServerState::Failed, reason.to_owned()));
+    assert_eq!(state(&servers, "s"), (McpServerState::Failed, reason.to_owned()));
     let second = world.call(&servers, "pid", "").await;
     assert_ne!(first, second);
-    assert_eq!(state(&servers, "s").0, ServerState::Ready);
+    assert_eq!(state(&servers, "s").0, McpServerState::Ready);
     assert_eq!(world.call(&servers, "pid", "").await, second);
 }
 
 #[tokio::test]
 async fn a_server_is_not_told_the_secrets_of_the_environment() {
-    let world = World::new();
+    let world = McpFixture::new();
     let servers = world
         .connect(&[("s", with(program("plain"), "env", json!({"SEGUE_MCP_FIXTURE": "plain", "GIVEN": "1"})))])
         .await;
@@ -71,26 +74,26 @@ async fn a_server_is_not_told_the_secrets_of_the_environment() {
 
 #[tokio::test]
 async fn a_stopped_call_tells_the_server_and_its_progress_is_shown() {
-    let world = World::new();
-    let servers = world.one("plain").await;
+    let world = McpFixture::new();
+    let servers = world.connect_one("plain").await;
     let slow = tool(&servers, "mcp__s__slow");
     let (context, mut frames) = world.context();
     let call = {
         let context = context.clone();
         tokio::spawn(async move { slow.call(&json!({}), &context).await })
     };
-    let Some(Item::Frame(_, frame)) = frames.next().await else { panic!("no frame") };
+    let Some(SubscriptionItem::Frame(_, frame)) = frames.next().await else { panic!("no frame") };
     let Frame::Progress { what, done, total } = &*frame else { panic!("{frame:?}") };
     assert_eq!((what.as_str(), *done, *total), ("s/slow: halfway", 1, Some(2)));
     context.cancel.cancel();
-    assert_eq!(said(&call.await.unwrap()), "error: Cancelled; the server was told to stop.");
+    assert_eq!(output_text(&call.await.unwrap()), "error: Cancelled; the server was told to stop.");
     assert_eq!(world.call(&servers, "was_cancelled", "").await, "yes");
 }
 
 #[tokio::test]
 async fn the_stream_of_a_call_that_is_dropped_ends() {
-    let world = World::new();
-    let servers = world.one("plain").await;
+    let world = McpFixture::new();
+    let servers = world.connect_one("plain").await;
     let slow = tool(&servers, "mcp__s__slow");
     let (context, mut frames) = world.context();
     let call = tokio::spawn(async move { slow.call(&json!({}), &context).await });
@@ -104,14 +107,14 @@ async fn the_stream_of_a_call_that_is_dropped_ends() {
 
 #[tokio::test]
 async fn much_progress_hides_no_answer() {
-    let world = World::new();
-    let servers = world.one("plain").await;
+    let world = McpFixture::new();
+    let servers = world.connect_one("plain").await;
     assert_eq!(world.call(&servers, "babble", "").await, "done");
 }
 
 #[tokio::test]
 async fn a_call_without_a_sign_of_life_ends_and_others_go_on() {
-    let world = World::new();
+    let world = McpFixture::new();
     let servers = world.connect(&[("s", with(program("plain"), "timeout_seconds", 2))]).await;
     let (hung, echoed) =
         tokio::join!(world.call(&servers, "hang", ""), world.call(&servers, "echo", "still here"));
@@ -122,8 +125,8 @@ async fn a_call_without_a_sign_of_life_ends_and_others_go_on() {
 
 #[tokio::test]
 async fn a_server_that_says_too_much_is_cut_off() {
-    let world = World::new();
-    let servers = world.one("plain").await;
+    let world = McpFixture::new();
+    let servers = world.connect_one("plain").await;
     let flooded = world.call(&servers, "flood", "").await;
     assert!(flooded.contains("it sent more than 33554432 bytes and was cut off"), "{flooded}");
     assert_eq!(world.call(&servers, "echo", "again").await, "again");
@@ -131,8 +134,8 @@ async fn a_server_that_says_too_much_is_cut_off() {
 
 #[tokio::test]
 async fn tools_that_appear_are_there_after_a_refresh() {
-    let world = World::new();
-    let servers = world.one("plain").await;
+    let world = McpFixture::new();
+    let servers = world.connect_one("plain").await;
     let count = servers.tools().len();
     assert_eq!(world.call(&servers, "more", "").await, "more");
     assert_eq!(servers.tools().len(), count);
@@ -144,10 +147,10 @@ async fn tools_that_appear_are_there_after_a_refresh() {
 #[cfg(unix)]
 #[tokio::test]
 async fn nothing_a_server_started_outlives_the_agent() {
-    let world = World::new();
+    let world = McpFixture::new();
     let (own, child) = (world.path("own"), world.path("child"));
     for by_closing in [true, false] {
-        let servers = world.one("plain").await;
+        let servers = world.connect_one("plain").await;
         assert_eq!(world.call(&servers, "hold", own.to_str().unwrap()).await, "held");
         assert_eq!(world.call(&servers, "child", child.to_str().unwrap()).await, "held");
         if by_closing {
@@ -162,8 +165,8 @@ async fn nothing_a_server_started_outlives_the_agent() {
 
 #[tokio::test]
 async fn calls_at_the_same_time_share_one_connection() {
-    let world = World::new();
-    let servers = Arc::new(world.one("plain").await);
+    let world = McpFixture::new();
+    let servers = Arc::new(world.connect_one("plain").await);
     world.call(&servers, "die", "").await;
     let (a, b) = tokio::join!(world.call(&servers, "pid", ""), world.call(&servers, "pid", ""));
     assert_eq!(a, b);

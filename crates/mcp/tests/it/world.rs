@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use journal::Sqlite;
-use mcp::{Consents, Folders, Patience, Planned, Project, ServerConfig, ServerState, ServerStatus, Servers};
-use protocol::{Block, RunId, ThreadId, ToolStatus};
-use runtime::{Channels, Frames, Subscription, Tool, ToolContext, ToolOutput};
+use journal::SqliteStore;
+use mcp::{
+    McpServerState, McpServerStatus, McpServers, PlannedServer, ProjectConsents, ProjectServers,
+    ServerConfig, ServerFolders, StartupWait,
+};
+use protocol::{ContentBlock, RunId, ThreadId, ToolStatus};
+use runtime::{Channels, FrameSender, FrameSubscription, Tool, ToolContext, ToolOutput};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::fixture::{ARGS, BEHAVIOUR};
 
 /// A workspace and a place in the home folder.
-pub struct World {
+pub struct McpFixture {
     folder: tempfile::TempDir,
 }
 
-impl World {
+impl McpFixture {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["work", "kept"] {
@@ -27,32 +30,32 @@ impl World {
         Self { folder }
     }
 
-    pub fn folders(&self) -> Folders {
-        Folders { workspace: self.path("work"), kept: self.path("kept") }
+    pub fn folders(&self) -> ServerFolders {
+        ServerFolders { workspace: self.path("work"), state_folder: self.path("kept") }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub async fn connect(&self, servers: &[(&str, Value)]) -> Servers {
-        Servers::connect(plan(servers), &self.folders(), Patience::AskAll).await
+    pub async fn connect(&self, servers: &[(&str, Value)]) -> McpServers {
+        McpServers::connect(plan(servers), &self.folders(), StartupWait::WaitForAll).await
     }
 
     /// Connects to one fixture under the name `s`.
-    pub async fn one(&self, behaviour: &str) -> Servers {
+    pub async fn connect_one(&self, behaviour: &str) -> McpServers {
         self.connect(&[("s", program(behaviour))]).await
     }
 
-    pub fn context(&self) -> (ToolContext, Subscription) {
-        let (frames, subscription) = Frames::channel();
+    pub fn context(&self) -> (ToolContext, FrameSubscription) {
+        let (frames, subscription) = FrameSender::channel();
         let context = ToolContext {
             thread_id: ThreadId::generate(),
             run_id: RunId::generate(),
             call_id: "c1".to_owned(),
             workspace: self.path("work"),
             cancel: CancellationToken::new(),
-            store: Arc::new(Sqlite::in_memory().unwrap()),
+            store: Arc::new(SqliteStore::in_memory().unwrap()),
             frames,
             channels: Arc::new(Channels::new()),
             answers: Vec::new(),
@@ -61,9 +64,9 @@ impl World {
     }
 
     /// Calls a tool of the server `s`.
-    pub async fn call(&self, servers: &Servers, name: &str, text: &str) -> String {
+    pub async fn call(&self, servers: &McpServers, name: &str, text: &str) -> String {
         let (context, _frames) = self.context();
-        said(&tool(servers, &format!("mcp__s__{name}")).call(&json!({"text": text}), &context).await)
+        output_text(&tool(servers, &format!("mcp__s__{name}")).call(&json!({"text": text}), &context).await)
     }
 }
 
@@ -78,21 +81,21 @@ pub fn with(mut server: Value, key: &str, value: impl Into<Value>) -> Value {
     server
 }
 
-pub fn plan(servers: &[(&str, Value)]) -> Vec<Planned> {
+pub fn plan(servers: &[(&str, Value)]) -> Vec<PlannedServer> {
     let config: BTreeMap<String, ServerConfig> = servers
         .iter()
         .map(|(name, server)| ((*name).to_owned(), serde_json::from_value(server.clone()).unwrap()))
         .collect();
-    mcp::plan(&config, &Project::new(), &Consents::default(), &|_| None)
+    mcp::plan_servers(&config, &ProjectServers::new(), &ProjectConsents::default(), &|_| None)
 }
 
-pub fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
+pub fn tool(servers: &McpServers, name: &str) -> Arc<dyn Tool> {
     servers.tools().into_iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-pub fn said(output: &ToolOutput) -> String {
+pub fn output_text(output: &ToolOutput) -> String {
     let texts = output.content.iter().filter_map(|block| match block {
-        Block::Text { text } => Some(text.as_str()),
+        ContentBlock::Text { text } => Some(text.as_str()),
         _ => None,
     });
     let text = texts.collect::<Vec<_>>().join("|");
@@ -103,12 +106,12 @@ pub fn said(output: &ToolOutput) -> String {
 }
 
 /// Returns the status of one server.
-pub fn status(servers: &Servers, name: &str) -> ServerStatus {
+pub fn status(servers: &McpServers, name: &str) -> McpServerStatus {
     servers.status().into_iter().find(|status| status.name == name).unwrap()
 }
 
 /// Returns the state of one server and the reason for it.
-pub fn state(servers: &Servers, name: &str) -> (ServerState, String) {
+pub fn state(servers: &McpServers, name: &str) -> (McpServerState, String) {
     let status = status(servers, name);
     (status.state, status.error.unwrap_or_default())
 }

@@ -3,26 +3,26 @@
 
 use std::path::PathBuf;
 
-use facts::withhold;
+use facts::redact_and_count;
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::edit::{self, EDITED_BYTES_MAX, Refusal};
-use crate::file::{AgentFile, Intent, Step};
-use crate::{Error, Result, block};
+use crate::edit::{self, EDITED_BYTES_MAX, EditRefusal};
+use crate::file::{AgentFile, BlockIntent, FileAction};
+use crate::{Error, Result, managed_block};
 
 const NOTE_CHARS_MAX: usize = 4_000;
 
 /// What was remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remembered {
+pub struct RememberedNote {
     /// The file.
     pub path: PathBuf,
     /// The line in it; several where the text had several.
     pub line: String,
     /// Whether it was there before: nothing is remembered twice.
-    pub was_known: bool,
+    pub was_already_noted: bool,
     /// Secrets that were withheld from it.
-    pub withheld: u64,
+    pub redacted_secrets: u64,
     /// Bytes of the file.
     pub bytes: u64,
     /// Bytes it may have.
@@ -34,49 +34,51 @@ pub struct Remembered {
 ///
 /// # Errors
 /// When the text is blank or too long, or there is no room for it; the file is then as it was.
-pub fn remember(file: &AgentFile, text: &str) -> Result<Remembered> {
-    let (line, withheld) = note(text)?;
+pub fn remember(file: &AgentFile, text: &str) -> Result<RememberedNote> {
+    let (line, withheld) = format_note(text)?;
     let bytes_max = EDITED_BYTES_MAX as u64;
-    let remembered = |bytes: usize, was_known| Remembered {
+    let remembered = |bytes: usize, was_known| RememberedNote {
         path: file.path().to_owned(),
         line: line.clone(),
-        was_known,
-        withheld,
+        was_already_noted: was_known,
+        redacted_secrets: withheld,
         bytes: bytes as u64,
         bytes_max,
     };
-    let mut holding = file.hold()?;
+    let mut holding = file.lock()?;
     file.replace_with(&mut holding, |found| {
         let old = found.unwrap_or_default();
-        if is_there(old, &line) {
-            return Ok(Step::Leave(remembered(old.len(), true)));
+        if has_note(old, &line) {
+            return Ok(FileAction::KeepFile(remembered(old.len(), true)));
         }
         let path = || file.path().to_owned();
-        match edit::add(old, &line) {
+        match edit::append_notes(old, &line) {
             Ok((bytes, _)) => {
                 let report = remembered(bytes.len(), false);
-                Ok(Step::Replace { bytes, block: Intent::Keep, report })
+                Ok(FileAction::ReplaceFile { bytes, block: BlockIntent::KeepBlock, report })
             }
-            Err(Refusal::Full { bytes }) => Err(Error::Full { path: path(), bytes: bytes as u64, bytes_max }),
-            Err(refusal @ (Refusal::Unfit(_) | Refusal::Block | Refusal::Secret)) => {
-                Err(Error::Refused { path: path(), reason: refusal.to_string() })
+            Err(EditRefusal::TooLarge { bytes }) => {
+                Err(Error::NoteDoesNotFit { path: path(), bytes: bytes as u64, bytes_max })
+            }
+            Err(refusal @ (EditRefusal::Invalid(_) | EditRefusal::ManagedBlock | EditRefusal::Secret)) => {
+                Err(Error::NoteRefused { path: path(), reason: refusal.to_string() })
             }
         }
     })
 }
 
 /// Returns the text as an item of a list, and how many secrets were withheld from it.
-fn note(text: &str) -> Result<(String, u64)> {
+fn format_note(text: &str) -> Result<(String, u64)> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(Error::Blank);
+        return Err(Error::BlankNote);
     }
     let chars = text.graphemes(true).count();
     if chars > NOTE_CHARS_MAX {
-        return Err(Error::TooLong { chars, chars_max: NOTE_CHARS_MAX });
+        return Err(Error::NoteTooLong { chars, chars_max: NOTE_CHARS_MAX });
     }
-    let (safe, withheld) = withhold(text);
-    let inert = block::neutralise(&safe);
+    let (safe, withheld) = redact_and_count(text);
+    let inert = managed_block::escape_block_tags(&safe);
     let mut lines = inert.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
     // A note that is written as an item is one item all the same.
     let first = lines.next().unwrap_or_default();
@@ -90,8 +92,8 @@ fn note(text: &str) -> Result<(String, u64)> {
 }
 
 /// Returns whether the notes have these lines, one after the other.
-fn is_there(text: &[u8], lines: &str) -> bool {
-    let notes = String::from_utf8_lossy(&block::without(text)).replace("\r\n", "\n");
+fn has_note(text: &[u8], lines: &str) -> bool {
+    let notes = String::from_utf8_lossy(&managed_block::remove_blocks(text)).replace("\r\n", "\n");
     let next = |at: usize| notes[at..].chars().next();
     let mut places = notes.match_indices(lines);
     places.any(|(at, _)| {

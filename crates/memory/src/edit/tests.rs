@@ -4,29 +4,34 @@ use super::*;
 
 const NOTES: &str = "# Notes\n- tabs\n- tea\n\n## Recent Thread Snapshot\n<current_thread_summary>\nS\n</current_thread_summary>\n";
 
-fn change(edits: &[(&str, &str)], append: Option<&str>) -> Change {
-    let edits =
-        edits.iter().map(|(old, new)| Edit { old_string: (*old).to_owned(), new_string: (*new).to_owned() });
-    Change { edits: edits.collect(), append: append.map(str::to_owned) }
+fn change(edits: &[(&str, &str)], append: Option<&str>) -> NotesChange {
+    let edits = edits
+        .iter()
+        .map(|(old, new)| NoteEdit { old_string: (*old).to_owned(), new_string: (*new).to_owned() });
+    NotesChange { edits: edits.collect(), append: append.map(str::to_owned) }
 }
 
 /// Applies a change and returns the text with the reasons of what was refused.
-fn result(text: &str, change: &Change) -> (String, String) {
-    let applied = apply(text.as_bytes(), change);
-    let refused = applied.refused.join("\n");
+fn apply_and_report(text: &str, change: &NotesChange) -> (String, String) {
+    let applied = apply_change(text.as_bytes(), change);
+    let refused = applied.refusals.join("\n");
     assert_eq!(
-        applied.made + applied.refused.len(),
+        applied.applied_count + applied.refusals.len(),
         change.edits.len() + usize::from(change.append.is_some())
     );
     (String::from_utf8(applied.text).unwrap(), refused)
 }
 
 fn check(text: &str, edits: &[(&str, &str)], expected: &str) {
-    assert_eq!(result(text, &change(edits, None)), (expected.to_owned(), String::new()), "{edits:?}");
+    assert_eq!(
+        apply_and_report(text, &change(edits, None)),
+        (expected.to_owned(), String::new()),
+        "{edits:?}"
+    );
 }
 
-fn refused(text: &str, edit: (&str, &str), reason: &str) {
-    let (after, why) = result(text, &change(&[edit], None));
+fn check_refused(text: &str, edit: (&str, &str), reason: &str) {
+    let (after, why) = apply_and_report(text, &change(&[edit], None));
     assert_eq!(after, text, "{edit:?}");
     assert!(why.starts_with("edit 1 was refused: ") && why.contains(reason), "{edit:?}: {why}");
 }
@@ -44,32 +49,32 @@ fn f4_notes_are_replaced_exactly() {
     check("S\n", &[("S", "T")], "T\n");
     // What occurs in the block too is unique among the notes.
     check(&NOTES.replace("tea", "S"), &[("S\n\n", "T\n\n")], &NOTES.replace("tea", "T"));
-    refused(NOTES, ("absent", "x"), "does not occur");
-    refused(NOTES, ("- t", "x"), "occurs 2 times");
-    refused(NOTES, ("", "x"), "use append");
-    refused(NOTES, ("tea", "tea"), "are the same");
+    check_refused(NOTES, ("absent", "x"), "does not occur");
+    check_refused(NOTES, ("- t", "x"), "occurs 2 times");
+    check_refused(NOTES, ("", "x"), "use append");
+    check_refused(NOTES, ("tea", "tea"), "are the same");
 }
 
 #[test]
 fn f4_an_edit_that_touches_the_block_is_refused_and_the_others_stay() {
     let in_block = "is part of the block";
     let block_changes = "would change, hide or double the block";
-    refused(NOTES, ("S\n</current", "T\n</current"), in_block);
-    refused(NOTES, ("<current_thread_summary>", ""), in_block);
-    refused(NOTES, ("Snapshot\n<current_thread_summary>", "x"), in_block);
-    refused(NOTES, ("S", "T"), in_block);
-    refused(NOTES, ("## Recent Thread Snapshot\n", ""), in_block);
+    check_refused(NOTES, ("S\n</current", "T\n</current"), in_block);
+    check_refused(NOTES, ("<current_thread_summary>", ""), in_block);
+    check_refused(NOTES, ("Snapshot\n<current_thread_summary>", "x"), in_block);
+    check_refused(NOTES, ("S", "T"), in_block);
+    check_refused(NOTES, ("## Recent Thread Snapshot\n", ""), in_block);
     let second = "<current_thread_summary>\nmine\n</current_thread_summary>";
-    refused(NOTES, ("- tea", second), block_changes);
-    refused("a\n", ("a", second), block_changes);
-    refused(NOTES, ("- tea", "</current_thread_summary>"), block_changes);
+    check_refused(NOTES, ("- tea", second), block_changes);
+    check_refused("a\n", ("a", second), block_changes);
+    check_refused(NOTES, ("- tea", "</current_thread_summary>"), block_changes);
     // It would make the marker the end of another line.
-    refused(NOTES, ("- tea\n\n", "- tea "), block_changes);
+    check_refused(NOTES, ("- tea\n\n", "- tea "), block_changes);
     // A fence around the block hides it.
     let fenced = format!("{NOTES}```\ncode\n");
-    refused(&fenced, ("- tea", "```"), block_changes);
+    check_refused(&fenced, ("- tea", "```"), block_changes);
     let edits = [("tabs", "spaces"), ("S\n</current", "T"), ("tea", "coffee")];
-    let (text, why) = result(NOTES, &change(&edits, Some(second)));
+    let (text, why) = apply_and_report(NOTES, &change(&edits, Some(second)));
     assert_eq!(text, NOTES.replace("tabs", "spaces").replace("tea", "coffee"));
     assert_eq!(
         why.lines().map(|line| line.split(':').next().unwrap()).collect::<Vec<_>>(),
@@ -79,7 +84,7 @@ fn f4_an_edit_that_touches_the_block_is_refused_and_the_others_stay() {
 
 #[test]
 fn f4_notes_are_added_before_a_block_at_the_end() {
-    let append = |text: &str, notes: &str| result(text, &change(&[], Some(notes)));
+    let append = |text: &str, notes: &str| apply_and_report(text, &change(&[], Some(notes)));
     let done = |text: String| (text, String::new());
     assert_eq!(append(NOTES, "- new\n"), done(NOTES.replace("- tea\n", "- tea\n- new\n")));
     assert_eq!(append("", "a"), done("a\n".to_owned()));
@@ -105,15 +110,20 @@ fn f9_secrets_are_never_kept() {
             "api_key = \"[redacted]\"\n".to_owned(),
         ),
     ] {
-        let applied = apply(text.as_bytes(), &change(&[edit], None));
-        assert_eq!((String::from_utf8(applied.text).unwrap(), applied.withheld), (expected, 1), "{edit:?}");
+        let applied = apply_change(text.as_bytes(), &change(&[edit], None));
+        assert_eq!(
+            (String::from_utf8(applied.text).unwrap(), applied.redacted_secrets),
+            (expected, 1),
+            "{edit:?}"
+        );
     }
-    let applied = apply(NOTES.as_bytes(), &change(&[("tea", key)], Some(&format!("- {key}\n- also {key}"))));
-    assert_eq!((applied.made, applied.withheld), (2, 3));
+    let applied =
+        apply_change(NOTES.as_bytes(), &change(&[("tea", key)], Some(&format!("- {key}\n- also {key}"))));
+    assert_eq!((applied.applied_count, applied.redacted_secrets), (2, 3));
     // What becomes a secret only beside what stands there is refused.
-    refused("password: 'X'\n", ("X", "s3cr3tvalue"), "secrets are never kept");
+    check_refused("password: 'X'\n", ("X", "s3cr3tvalue"), "secrets are never kept");
     // A person's own secret is neither repeated nor taken away.
-    refused(
+    check_refused(
         &format!("- {key} old\n"),
         (&format!("{key} old"), &format!("{key} new")),
         "secrets are never kept",
@@ -130,7 +140,7 @@ fn f9_secrets_are_never_kept() {
 #[test]
 fn f2_the_file_does_not_grow_over_its_limit() {
     let full = "a".repeat(EDITED_BYTES_MAX - 1) + "b";
-    refused(&full, ("b", "bb"), "is the limit");
+    check_refused(&full, ("b", "bb"), "is the limit");
     check(&full, &[("b", "c")], &(full[..EDITED_BYTES_MAX - 1].to_owned() + "c"));
     let larger = full.clone() + "tail";
     check(&larger, &[("tail", "t")], &(full + "t"));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::ToolSpec;
-use runtime::{Detail, Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
+use runtime::{CallReview, CallSubject, RepeatSafety, ReviewDetail, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::Value;
 use similar::TextDiff;
 
-use crate::Extent;
-use crate::edit::{self, Applied, Change, EDITED_BYTES_MAX};
+use crate::ReadExtent;
+use crate::edit::{self, AppliedChange, EDITED_BYTES_MAX, NotesChange};
 use crate::file::AgentFile;
 
 /// The tool's name.
@@ -27,21 +27,21 @@ pub(super) const EDITS_MAX: usize = 50;
 const CONTEXT_LINES: usize = 3;
 
 /// The tool.
-pub struct EditMemory {
+pub struct EditMemoryTool {
     file: Arc<AgentFile>,
 }
 
-impl EditMemory {
+impl EditMemoryTool {
     /// Returns the tool for the assistant's agent.md.
     pub fn new(file: Arc<AgentFile>) -> Self {
         Self { file }
     }
 
-    fn planned(&self, args: &Value) -> Option<Review> {
-        let change = arguments(args).ok()?;
-        let old = self.file.read().ok().filter(|old| old.extent == Extent::Whole)?;
-        let applied = edit::apply(&old.bytes, &change);
-        if applied.made == 0 {
+    fn plan_review(&self, args: &Value) -> Option<CallReview> {
+        let change = parse_args(args).ok()?;
+        let old = self.file.read().ok().filter(|old| old.extent == ReadExtent::Whole)?;
+        let applied = edit::apply_change(&old.bytes, &change);
+        if applied.applied_count == 0 {
             return None;
         }
         let name = PathBuf::from(self.file.path().file_name()?);
@@ -52,36 +52,36 @@ impl EditMemory {
             .context_radius(CONTEXT_LINES)
             .header(&format!("a/{shown}"), &format!("b/{shown}"))
             .to_string();
-        Some(Review { subjects: vec![Subject::Path(name)], detail: Detail::Diff(diff) })
+        Some(CallReview { subjects: vec![CallSubject::Path(name)], detail: ReviewDetail::Diff(diff) })
     }
 }
 
 #[async_trait]
-impl Tool for EditMemory {
+impl Tool for EditMemoryTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::taking::<Change>(EDIT_MEMORY, DESCRIPTION)
+        ToolSpec::for_args::<NotesChange>(EDIT_MEMORY, DESCRIPTION)
     }
 
-    fn repeat(&self) -> Repeat {
-        Repeat::Never
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Unsafe
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        arguments(args).map(drop)
+        parse_args(args).map(drop)
     }
 
-    async fn review(&self, args: &Value, _context: &ToolContext) -> Review {
-        self.planned(args).unwrap_or_default()
+    async fn review(&self, args: &Value, _context: &ToolContext) -> CallReview {
+        self.plan_review(args).unwrap_or_default()
     }
 
     async fn call(&self, args: &Value, _context: &ToolContext) -> ToolOutput {
-        let change = match arguments(args) {
+        let change = match parse_args(args) {
             Ok(change) => change,
             Err(reason) => return ToolOutput::error(reason),
         };
         let file = Arc::clone(&self.file);
-        match tokio::task::spawn_blocking(move || file.edit(&change)).await {
-            Ok(Ok(applied)) => report(&applied),
+        match tokio::task::spawn_blocking(move || file.edit_notes(&change)).await {
+            Ok(Ok(applied)) => render_report(&applied),
             Ok(Err(error)) => ToolOutput::error(format!("failed to {error}. To do: {}", error.hint())),
             Err(_) => ToolOutput::error("the tool broke off; look at agent.md before you repeat the call"),
         }
@@ -89,8 +89,8 @@ impl Tool for EditMemory {
 }
 
 /// Reads a call's arguments; the error is what the model is told.
-fn arguments(args: &Value) -> Result<Change, String> {
-    let change = Change::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
+fn parse_args(args: &Value) -> Result<NotesChange, String> {
+    let change = NotesChange::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
     match (change.edits.len(), &change.append) {
         (0, None) => Err("bad arguments: give edits, append, or both".to_owned()),
         (count, _) if count > EDITS_MAX => Err(format!("bad arguments: give at most {EDITS_MAX} edits")),
@@ -99,15 +99,15 @@ fn arguments(args: &Value) -> Result<Change, String> {
 }
 
 /// Returns what a model and a person are told when secrets were withheld.
-pub(crate) fn withheld_from(count: u64) -> String {
+pub(crate) fn redaction_notice(count: u64) -> String {
     let secrets = if count == 1 { "1 secret was".to_owned() } else { format!("{count} secrets were") };
     format!(
         "{secrets} withheld: secrets are never kept in agent.md; name the place where the secret is instead."
     )
 }
 
-fn report(applied: &Applied) -> ToolOutput {
-    let Applied { text, made, refused, withheld } = applied;
+fn render_report(applied: &AppliedChange) -> ToolOutput {
+    let AppliedChange { text, applied_count: made, refusals: refused, redacted_secrets: withheld } = applied;
     let mut lines = Vec::new();
     if *made > 0 {
         let size = text.len();
@@ -119,7 +119,7 @@ fn report(applied: &Applied) -> ToolOutput {
         lines.push("agent.md is unchanged.".to_owned());
     }
     if *withheld > 0 {
-        lines.push(withheld_from(*withheld));
+        lines.push(redaction_notice(*withheld));
     }
     lines.extend(refused.iter().cloned());
     let text = lines.join("\n");
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn f9_the_agent_is_told_to_keep_what_is_durable_about_the_user_and_descriptive() {
-        let tool = EditMemory::new(Arc::new(AgentFile::new("agent.md")));
+        let tool = EditMemoryTool::new(Arc::new(AgentFile::new("agent.md")));
         let description = tool.spec().description;
         for word in ["durable", "about the person", "descriptive", "never for secrets"] {
             assert!(description.contains(word), "{word}");

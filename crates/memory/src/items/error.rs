@@ -2,7 +2,7 @@
 
 use journal::PAGE_ROWS_MAX;
 
-use super::{ITEM_BYTES_MAX, LABELS_MAX, NAME_BYTES_MAX};
+use super::{ITEM_BYTES_MAX, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX};
 
 /// The most characters of a name that are shown.
 const SHOWN_CHARS_MAX: usize = 80;
@@ -17,7 +17,7 @@ pub enum ItemError {
     #[error("use the store: namespaces that begin with `langgraph` are reserved")]
     ReservedNamespace,
     /// There are too many labels.
-    #[error("use the store: the namespace has {labels} labels, more than {LABELS_MAX}")]
+    #[error("use the store: the namespace has {labels} labels, more than {NAMESPACE_LABELS_MAX}")]
     TooDeep {
         /// How many there are.
         labels: usize,
@@ -52,7 +52,7 @@ pub enum ItemError {
         /// The field.
         field: String,
         /// What is wrong with it.
-        fault: FilterFault,
+        fault: FilterError,
     },
     /// The page would be empty, or too large.
     #[error("search the store: the limit must be 1 to {PAGE_ROWS_MAX}, not {limit}")]
@@ -67,7 +67,7 @@ pub enum ItemError {
 
 /// What is wrong with a filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FilterFault {
+pub enum FilterError {
     /// It names a comparison that there is none of.
     #[error("has `{name}`, which is none of $eq, $ne, $gt, $gte, $lt and $lte")]
     UnknownComparison {
@@ -76,7 +76,7 @@ pub enum FilterFault {
     },
     /// It asks for an order that the value given has none of.
     #[error("has `{name}` with a value that is neither a number nor a text")]
-    NoOrder {
+    NotOrdered {
         /// The comparison.
         name: String,
     },
@@ -88,7 +88,7 @@ impl ItemError {
         match self {
             Self::EmptyNamespace => "give at least one label".to_owned(),
             Self::ReservedNamespace => "begin the namespace with another label".to_owned(),
-            Self::TooDeep { .. } => format!("use at most {LABELS_MAX} labels"),
+            Self::TooDeep { .. } => format!("use at most {NAMESPACE_LABELS_MAX} labels"),
             Self::BadLabel { .. } => {
                 format!(
                     "a label has 1 to {NAME_BYTES_MAX} bytes and neither a dot nor a control character; give the labels one by one"
@@ -112,6 +112,6 @@ impl ItemError {
     }
 }
 
-pub(super) fn shown(name: &str) -> String {
+pub(super) fn truncate_name(name: &str) -> String {
     name.chars().take(SHOWN_CHARS_MAX).collect()
 }

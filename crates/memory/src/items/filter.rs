@@ -1,45 +1,48 @@
 //! Filters as the Agent Server API writes them: each field a value it equals, or an object of comparisons. It compares
 //! nothing.
 
-use journal::{Comparison, Condition};
+use journal::{FieldComparison, FieldCondition};
 use serde_json::{Map, Value};
 
-use super::error::{FilterFault, ItemError, shown};
+use super::error::{FilterError, ItemError, truncate_name};
 
 /// Returns what the filter asks for. An object without a name that begins with `$` is a value like any other.
-pub(super) fn conditions(filter: &Map<String, Value>) -> Result<Vec<Condition>, ItemError> {
+pub(super) fn parse_conditions(filter: &Map<String, Value>) -> Result<Vec<FieldCondition>, ItemError> {
     let mut conditions = Vec::with_capacity(filter.len());
     for (field, wanted) in filter {
-        let condition =
-            |comparison, with: &Value| Condition { field: field.clone(), comparison, with: with.clone() };
+        let condition = |comparison, with: &Value| FieldCondition {
+            field: field.clone(),
+            comparison,
+            value: with.clone(),
+        };
         match wanted {
             Value::Object(comparisons) if comparisons.keys().any(|name| name.starts_with('$')) => {
                 for (name, with) in comparisons {
-                    let comparison = comparison(name, with)
-                        .map_err(|fault| ItemError::BadFilter { field: shown(field), fault })?;
+                    let comparison = parse_comparison(name, with)
+                        .map_err(|fault| ItemError::BadFilter { field: truncate_name(field), fault })?;
                     conditions.push(condition(comparison, with));
                 }
             }
-            equal => conditions.push(condition(Comparison::Equal, equal)),
+            equal => conditions.push(condition(FieldComparison::Equal, equal)),
         }
     }
     Ok(conditions)
 }
 
-fn comparison(name: &str, with: &Value) -> Result<Comparison, FilterFault> {
+fn parse_comparison(name: &str, with: &Value) -> Result<FieldComparison, FilterError> {
     let comparison = match name {
-        "$eq" => return Ok(Comparison::Equal),
-        "$ne" => return Ok(Comparison::NotEqual),
-        "$gt" => Comparison::Greater,
-        "$gte" => Comparison::GreaterOrEqual,
-        "$lt" => Comparison::Less,
-        "$lte" => Comparison::LessOrEqual,
-        _ => return Err(FilterFault::UnknownComparison { name: shown(name) }),
+        "$eq" => return Ok(FieldComparison::Equal),
+        "$ne" => return Ok(FieldComparison::NotEqual),
+        "$gt" => FieldComparison::Greater,
+        "$gte" => FieldComparison::GreaterOrEqual,
+        "$lt" => FieldComparison::Less,
+        "$lte" => FieldComparison::LessOrEqual,
+        _ => return Err(FilterError::UnknownComparison { name: truncate_name(name) }),
     };
     match with {
         Value::Number(_) | Value::String(_) => Ok(comparison),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-            Err(FilterFault::NoOrder { name: name.to_owned() })
+            Err(FilterError::NotOrdered { name: name.to_owned() })
         }
     }
 }
@@ -51,12 +54,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(filter: Value, expected: &[(&str, Comparison, Value)]) {
+    fn check(filter: Value, expected: &[(&str, FieldComparison, Value)]) {
         let Value::Object(filter) = filter else { panic!("an object") };
-        let found: Vec<(String, Comparison, Value)> = conditions(&filter)
+        let found: Vec<(String, FieldComparison, Value)> = parse_conditions(&filter)
             .unwrap()
             .into_iter()
-            .map(|condition| (condition.field, condition.comparison, condition.with))
+            .map(|condition| (condition.field, condition.comparison, condition.value))
             .collect();
         let expected: Vec<_> =
             expected.iter().map(|(field, how, with)| ((*field).to_owned(), *how, with.clone())).collect();
@@ -66,12 +69,12 @@ mod tests {
     #[track_caller]
     fn check_refused(filter: Value, expected: &str) {
         let Value::Object(filter) = filter else { panic!("an object") };
-        assert_eq!(conditions(&filter).unwrap_err().to_string(), expected);
+        assert_eq!(parse_conditions(&filter).unwrap_err().to_string(), expected);
     }
 
     #[test]
     fn a_filter_is_read_as_the_api_writes_it() {
-        use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        use FieldComparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         check(json!({}), &[]);
         check(json!({"a": 1, "b": null}), &[("a", Equal, json!(1)), ("b", Equal, json!(null))]);
         check(

@@ -3,16 +3,16 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::{AGENT_ITEMS, FoundItem, Write};
+use journal::{AGENT_NAMESPACE_LABEL, ItemHit, Write};
 use model::ToolSpec;
-use protocol::{AssistantId, Item};
-use runtime::{Repeat, Tool, ToolContext, ToolOutput, Update};
+use protocol::{AssistantId, StoredItem};
+use runtime::{GraphUpdate, RepeatSafety, Tool, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::error::ItemError;
-use super::{ItemSearch, Items, Kept, NamespaceSearch, prepare};
+use super::{ItemSearch, ItemStore, NamespaceSearch, PutReceipt, prepare_item};
 
 /// The tool's name.
 pub const STORE: &str = "store";
@@ -25,73 +25,77 @@ const SHOWN_BYTES_MAX: usize = 1_000;
 /// The tool.
 pub struct StoreTool {
     /// The labels that everything the agent keeps begins with.
-    own: [String; 2],
+    agent_prefix: [String; 2],
 }
 
 impl StoreTool {
     /// Returns the tool for what the agent keeps.
     pub fn new(agent_id: &AssistantId) -> Self {
-        Self { own: [AGENT_ITEMS.to_owned(), agent_id.to_string()] }
+        Self { agent_prefix: [AGENT_NAMESPACE_LABEL.to_owned(), agent_id.to_string()] }
     }
 
-    fn namespace(&self, labels: &[String]) -> Vec<String> {
-        self.own.iter().chain(labels).cloned().collect()
+    fn full_namespace(&self, labels: &[String]) -> Vec<String> {
+        self.agent_prefix.iter().chain(labels).cloned().collect()
     }
 
-    async fn answer(&self, call: Call, context: &ToolContext) -> Result<ToolOutput, ItemError> {
-        let items = Items { store: context.store.clone() };
-        let namespace = self.namespace(&call.namespace);
+    async fn execute_call(&self, call: StoreCall, context: &ToolContext) -> Result<ToolOutput, ItemError> {
+        let items = ItemStore { store: context.store.clone() };
+        let namespace = self.full_namespace(&call.namespace);
         match call.action {
-            Action::Put { key, value } => {
-                let (item, kept) = prepare(&namespace, &key, value, Timestamp::now())?;
+            StoreAction::Put { key, value } => {
+                let (item, kept) = prepare_item(&namespace, &key, value, Timestamp::now())?;
                 let text = match kept {
-                    Kept { withheld: 0 } => format!("`{key}` is kept."),
-                    Kept { withheld } => {
+                    PutReceipt { withheld: 0 } => format!("`{key}` is kept."),
+                    PutReceipt { withheld } => {
                         format!("`{key}` is kept without {withheld} secret(s): secrets are never kept.")
                     }
                 };
-                Ok(written(text, Write::PutItem(item)))
+                Ok(output_with_write(text, Write::PutItem(item)))
             }
-            Action::Get { key } => Ok(match items.get(&namespace, &key).await? {
-                Some(item) => ToolOutput::success(self.shown(&item, usize::MAX)),
-                None => absent(&key),
+            StoreAction::Get { key } => Ok(match items.get(&namespace, &key).await? {
+                Some(item) => ToolOutput::success(self.render_item(&item, usize::MAX)),
+                None => not_found_output(&key),
             }),
-            Action::Delete { key } => Ok(match items.get(&namespace, &key).await? {
-                Some(_) => written(format!("`{key}` is removed."), Write::DeleteItem { namespace, key }),
-                None => absent(&key),
+            StoreAction::Delete { key } => Ok(match items.get(&namespace, &key).await? {
+                Some(_) => {
+                    output_with_write(format!("`{key}` is removed."), Write::DeleteItem { namespace, key })
+                }
+                None => not_found_output(&key),
             }),
-            Action::Search(search) => {
+            StoreAction::Search(search) => {
                 let search = ItemSearch { namespace_prefix: namespace, ..search };
-                Ok(self.told(&items.search(&search).await?, search.limit))
+                Ok(self.render_items(&items.search(&search).await?, search.limit))
             }
-            Action::List { offset } => {
+            StoreAction::List { offset } => {
                 let prefix = Some(namespace);
                 let search =
                     NamespaceSearch { prefix, limit: FOUND_MAX, offset, ..NamespaceSearch::default() };
-                Ok(self.listed(&items.list_namespaces(&search).await?))
+                Ok(self.render_namespaces(&items.list_namespaces(&search).await?))
             }
         }
     }
 
-    fn told(&self, found: &[FoundItem], limit: usize) -> ToolOutput {
+    fn render_items(&self, found: &[ItemHit], limit: usize) -> ToolOutput {
         if found.is_empty() {
             return ToolOutput::success(include_str!("../../prompts/store/nothing_found.md").trim());
         }
         let mut lines: Vec<String> =
-            found.iter().map(|found| self.shown(&found.item, SHOWN_BYTES_MAX)).collect();
+            found.iter().map(|found| self.render_item(&found.item, SHOWN_BYTES_MAX)).collect();
         if found.len() == limit {
             lines.push(include_str!("../../prompts/store/more_items.md").trim().to_owned());
         }
         ToolOutput::success(lines.join("\n"))
     }
 
-    fn listed(&self, namespaces: &[Vec<String>]) -> ToolOutput {
+    fn render_namespaces(&self, namespaces: &[Vec<String>]) -> ToolOutput {
         if namespaces.is_empty() {
             return ToolOutput::success(include_str!("../../prompts/store/nothing_found.md").trim());
         }
         let mut lines: Vec<String> = namespaces
             .iter()
-            .map(|namespace| inert(&json!(namespace.get(self.own.len()..).unwrap_or_default())))
+            .map(|namespace| {
+                to_inert_json(&json!(namespace.get(self.agent_prefix.len()..).unwrap_or_default()))
+            })
             .collect();
         if namespaces.len() == FOUND_MAX {
             lines.push(include_str!("../../prompts/store/more_items.md").trim().to_owned());
@@ -100,11 +104,11 @@ impl StoreTool {
     }
 
     /// Returns the item as a line of JSON.
-    fn shown(&self, item: &Item, bytes_max: usize) -> String {
-        let namespace = item.namespace.get(self.own.len()..).unwrap_or_default();
-        let value = inert(&Value::Object(item.value.clone()));
+    fn render_item(&self, item: &StoredItem, bytes_max: usize) -> String {
+        let namespace = item.namespace.get(self.agent_prefix.len()..).unwrap_or_default();
+        let value = to_inert_json(&Value::Object(item.value.clone()));
         let place = json!({"namespace": namespace, "key": item.key, "updated_at": item.updated_at});
-        let place = inert(&place);
+        let place = to_inert_json(&place);
         if value.len() <= bytes_max {
             return format!("{} {value}", place);
         }
@@ -114,39 +118,42 @@ impl StoreTool {
 }
 
 /// Returns the value as JSON without a single `<`: what was kept can neither close an element nor open one.
-fn inert(value: &Value) -> String {
+fn to_inert_json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
 
 /// A change is committed with the call's result: neither is there without the other.
-fn written(text: String, write: Write) -> ToolOutput {
-    ToolOutput { update: Update { writes: vec![write], ..Update::default() }, ..ToolOutput::success(text) }
+fn output_with_write(text: String, write: Write) -> ToolOutput {
+    ToolOutput {
+        update: GraphUpdate { writes: vec![write], ..GraphUpdate::default() },
+        ..ToolOutput::success(text)
+    }
 }
 
-fn absent(key: &str) -> ToolOutput {
+fn not_found_output(key: &str) -> ToolOutput {
     ToolOutput::success(format!("Nothing is kept as `{key}` there."))
 }
 
 #[async_trait]
 impl Tool for StoreTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::taking::<Args>(STORE, include_str!("../../prompts/store/tool.md"))
+        ToolSpec::for_args::<StoreArgs>(STORE, include_str!("../../prompts/store/tool.md"))
     }
 
-    fn repeat(&self) -> Repeat {
-        Repeat::Safe
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Safe
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        arguments(args).map(drop)
+        parse_args(args).map(drop)
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let call = match arguments(args) {
+        let call = match parse_args(args) {
             Ok(call) => call,
             Err(reason) => return ToolOutput::error(reason),
         };
-        match self.answer(call, context).await {
+        match self.execute_call(call, context).await {
             Ok(output) => output,
             Err(error) => ToolOutput::error(format!("failed to {error}. To do: {}.", error.hint())),
         }
@@ -154,12 +161,12 @@ impl Tool for StoreTool {
 }
 
 /// What a call asks.
-struct Call {
+struct StoreCall {
     namespace: Vec<String>,
-    action: Action,
+    action: StoreAction,
 }
 
-enum Action {
+enum StoreAction {
     Put { key: String, value: Value },
     Get { key: String },
     Delete { key: String },
@@ -169,8 +176,8 @@ enum Action {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
-    action: Named,
+struct StoreArgs {
+    action: StoreActionName,
     #[serde(default)]
     #[schemars(description = include_str!("../../prompts/store/namespace.md").trim())]
     namespace: Vec<String>,
@@ -189,7 +196,7 @@ struct Args {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Named {
+enum StoreActionName {
     Put,
     Get,
     Delete,
@@ -199,24 +206,24 @@ enum Named {
 
 /// Reads a call's arguments; the error is what the model is told. Models fill in what they need not: what an action has
 /// no use for is not looked at.
-fn arguments(args: &Value) -> Result<Call, String> {
-    let args = Args::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
+fn parse_args(args: &Value) -> Result<StoreCall, String> {
+    let args = StoreArgs::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
     let key = args.key.ok_or_else(|| "bad arguments: put, get and delete need key".to_owned());
     let action = match args.action {
-        Named::Put => {
+        StoreActionName::Put => {
             let value = args.value.ok_or_else(|| "bad arguments: put needs value".to_owned())?;
-            Action::Put { key: key?, value }
+            StoreAction::Put { key: key?, value }
         }
-        Named::Get => Action::Get { key: key? },
-        Named::Delete => Action::Delete { key: key? },
-        Named::Search => Action::Search(ItemSearch {
+        StoreActionName::Get => StoreAction::Get { key: key? },
+        StoreActionName::Delete => StoreAction::Delete { key: key? },
+        StoreActionName::Search => StoreAction::Search(ItemSearch {
             filter: args.filter,
             query: args.query,
             limit: FOUND_MAX,
             offset: args.offset,
             ..ItemSearch::default()
         }),
-        Named::List => Action::List { offset: args.offset },
+        StoreActionName::List => StoreAction::List { offset: args.offset },
     };
-    Ok(Call { namespace: args.namespace, action })
+    Ok(StoreCall { namespace: args.namespace, action })
 }

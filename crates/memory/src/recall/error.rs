@@ -11,13 +11,13 @@ pub enum RecallError {
     NoWords,
     /// So many hits are none or too many.
     #[error("search: {limit} is no number of hits")]
-    Limit {
+    BadLimit {
         /// The number asked for.
         limit: usize,
     },
     /// A sub-agent asks for what is not its own.
     #[error("recall from everything: a sub-agent sees its own conversation alone")]
-    Subagent,
+    SubagentScope,
     /// The range ends before it begins.
     #[error("recall: {from} to {to} is no range")]
     EmptyRange {
@@ -54,7 +54,7 @@ pub enum RecallError {
     },
     /// The thread that another one came from is not there any longer.
     #[error("recall: thread {parent_id}, which thread {thread_id} came from, no longer exists")]
-    ParentGone {
+    ParentMissing {
         /// The thread that is there.
         thread_id: ThreadId,
         /// The one that is not.
@@ -78,8 +78,8 @@ impl RecallError {
     pub fn hint(&self) -> String {
         match self {
             Self::NoWords => "name what you look for, such as a file, a command or a subject".to_owned(),
-            Self::Limit { .. } => format!("ask for 1 to {PAGE_ROWS_MAX}"),
-            Self::Subagent => {
+            Self::BadLimit { .. } => format!("ask for 1 to {PAGE_ROWS_MAX}"),
+            Self::SubagentScope => {
                 "leave out `scope`, and work with what the task tells; say what is missing in it".to_owned()
             }
             Self::EmptyRange { .. } => "give the lower number first".to_owned(),
@@ -89,7 +89,7 @@ impl RecallError {
                 format!("name one of these threads, or none for all of them: {}", names.join(", "))
             }
             Self::AmbiguousThread { .. } => "give more of the id".to_owned(),
-            Self::Cycle { .. } | Self::ParentGone { .. } | Self::BranchUnknown { .. } => {
+            Self::Cycle { .. } | Self::ParentMissing { .. } | Self::BranchUnknown { .. } => {
                 "give the whole id of this thread as `thread`, to look for it there alone".to_owned()
             }
             Self::Journal(_) => "try again".to_owned(),

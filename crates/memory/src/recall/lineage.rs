@@ -1,7 +1,7 @@
 //! The threads a thread came from, and how far each belongs to its conversation. What is read in them is not decided
 //! here.
 
-use journal::{EventQuery, HandoffFilter, Store, Superseded, ThreadPart};
+use journal::{EventQuery, HandoffFilter, Store, SupersededVisibility, ThreadPrefix};
 
 use protocol::{Category, Event, EventType, Handoff, HandoffId, ParentKind, Seq, ThreadId};
 
@@ -10,7 +10,7 @@ use super::RecallError;
 /// The most threads of a lineage; what is further back is not looked at.
 pub(super) const LINEAGE_THREADS_MAX: usize = 64;
 /// Facts behind what a summary covers among which its acceptance is looked for. Each draft and each feedback is one.
-const FACTS_MAX: usize = 64;
+const EVENTS_SCANNED_MAX: usize = 64;
 
 /// A thread of a lineage.
 #[derive(Debug)]
@@ -28,27 +28,30 @@ impl Ancestor {
         Self { thread_id, child_id, copied_from: Vec::new() }
     }
 
-    fn is_known_as(&self, thread_id: ThreadId) -> bool {
+    fn has_id(&self, thread_id: ThreadId) -> bool {
         self.thread_id == thread_id || self.copied_from.contains(&thread_id)
     }
 
     /// Returns whether a handoff of this thread seeded that one.
-    pub(super) fn seeded(&self, thread_id: ThreadId) -> bool {
+    pub(super) fn has_seeded(&self, thread_id: ThreadId) -> bool {
         self.child_id == Some(thread_id)
     }
 
     /// Returns the part of the thread that belongs to the lineage: what was said before the conversation left it.
-    pub(super) async fn part(&self, store: &dyn Store) -> Result<ThreadPart, RecallError> {
+    pub(super) async fn thread_part(&self, store: &dyn Store) -> Result<ThreadPrefix, RecallError> {
         let before = match self.child_id {
-            Some(child_id) => Some(left_at(store, self.thread_id, child_id).await?),
+            Some(child_id) => Some(departure_seq(store, self.thread_id, child_id).await?),
             None => None,
         };
-        Ok(ThreadPart { thread_id: self.thread_id, before })
+        Ok(ThreadPrefix { thread_id: self.thread_id, before })
     }
 }
 
 /// Returns the lineage of a thread that is looked at alone.
-pub(super) async fn alone(store: &dyn Store, thread_id: ThreadId) -> Result<Vec<Ancestor>, RecallError> {
+pub(super) async fn single_thread_lineage(
+    store: &dyn Store,
+    thread_id: ThreadId,
+) -> Result<Vec<Ancestor>, RecallError> {
     store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
     Ok(vec![Ancestor::new(thread_id, None)])
 }
@@ -58,13 +61,16 @@ pub(super) async fn alone(store: &dyn Store, thread_id: ThreadId) -> Result<Vec<
 ///
 /// A sub-agent's thread has no lineage but itself: its task is all it was given. What is not a plain chain is an error,
 /// never a guess.
-pub(super) async fn lineage(store: &dyn Store, thread_id: ThreadId) -> Result<Vec<Ancestor>, RecallError> {
+pub(super) async fn load_lineage(
+    store: &dyn Store,
+    thread_id: ThreadId,
+) -> Result<Vec<Ancestor>, RecallError> {
     let mut thread = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
     let mut lineage = Vec::new();
     let mut ancestor = Ancestor::new(thread_id, None);
     for _ in 1..LINEAGE_THREADS_MAX {
         let Some(parent_id) = thread.parent_id else { break };
-        let is_met = |ancestor: &Ancestor| ancestor.is_known_as(parent_id);
+        let is_met = |ancestor: &Ancestor| ancestor.has_id(parent_id);
         if lineage.iter().chain([&ancestor]).any(is_met) {
             return Err(RecallError::Cycle { thread_id: parent_id });
         }
@@ -76,7 +82,7 @@ pub(super) async fn lineage(store: &dyn Store, thread_id: ThreadId) -> Result<Ve
                 lineage.push(std::mem::replace(&mut ancestor, parent));
             }
         }
-        let gone = RecallError::ParentGone { thread_id: thread.thread_id, parent_id };
+        let gone = RecallError::ParentMissing { thread_id: thread.thread_id, parent_id };
         thread = store.thread(parent_id).await?.ok_or(gone)?;
     }
     lineage.push(ancestor);
@@ -88,15 +94,21 @@ pub(super) async fn lineage(store: &dyn Store, thread_id: ThreadId) -> Result<Ve
 ///
 /// An acceptance that does not stand near what the summary covers is not looked for; then only what it covers belongs
 /// to the child.
-async fn left_at(store: &dyn Store, parent_id: ThreadId, child_id: ThreadId) -> Result<Seq, RecallError> {
+async fn departure_seq(
+    store: &dyn Store,
+    parent_id: ThreadId,
+    child_id: ThreadId,
+) -> Result<Seq, RecallError> {
     let unknown = RecallError::BranchUnknown { thread_id: child_id, parent_id };
-    let Some((handoff, covered)) = accepted(store, parent_id, child_id).await? else { return Err(unknown) };
+    let Some((handoff, covered)) = find_accepted_handoff(store, parent_id, child_id).await? else {
+        return Err(unknown);
+    };
     let mut at = covered;
     // One at a time: the next fact is mostly the one, and the one after it may be a long thread away.
-    for _ in 0..FACTS_MAX {
+    for _ in 0..EVENTS_SCANNED_MAX {
         let query = EventQuery {
             categories: vec![Category::Middleware],
-            superseded: Superseded::Shown,
+            superseded: SupersededVisibility::Shown,
             ..EventQuery::after(at, 1)
         };
         let Some(fact) = store.events(parent_id, query).await?.pop() else { break };
@@ -109,7 +121,7 @@ async fn left_at(store: &dyn Store, parent_id: ThreadId, child_id: ThreadId) -> 
 }
 
 /// Returns the handoff of `parent_id` that seeded the child, and the last seq that the accepted summary covers.
-async fn accepted(
+async fn find_accepted_handoff(
     store: &dyn Store,
     parent_id: ThreadId,
     child_id: ThreadId,
@@ -136,7 +148,7 @@ fn is_acceptance(fact: &Event, handoff_id: HandoffId) -> bool {
 
 /// Returns the thread of `lineage` whose id begins with `prefix`; hyphens and case are ignored. Who names what a fork
 /// copied means the fork.
-pub(super) fn named<'a>(lineage: &'a [Ancestor], prefix: &str) -> Result<&'a Ancestor, RecallError> {
+pub(super) fn find_named<'a>(lineage: &'a [Ancestor], prefix: &str) -> Result<&'a Ancestor, RecallError> {
     let digits = |text: &str| text.trim().replace('-', "").to_lowercase();
     let wanted = digits(prefix);
     let is_meant = |id: &ThreadId| !wanted.is_empty() && digits(&id.to_string()).starts_with(&wanted);

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use aho_corasick::AhoCorasick;
-use model::tokens::cut_at;
-use protocol::{Block, Message};
+use model::tokens::floor_grapheme_boundary;
+use protocol::{ContentBlock, Message};
 use rust_stemmers::{Algorithm, Stemmer};
 
 use facts::redact;
@@ -17,14 +17,14 @@ const ARGS_CHARS_MAX: usize = 400;
 /// The shortest beginning by which a word is recognised in another form.
 const STEM_CHARS_MIN: usize = 3;
 /// Places of words that are looked at in one text.
-const PLACES_MAX: usize = 2_000;
+const WORD_POSITIONS_MAX: usize = 2_000;
 /// The part of a passage that stands before the first word found.
-const LEAD_OF: usize = 4;
+const LEAD_DIVISOR: usize = 4;
 /// Stands where something was cut.
-pub(super) const CUT: &str = "…";
+pub(super) const ELLIPSIS: &str = "…";
 
 /// Returns what the message says, without secrets; empty when it says nothing.
-pub(super) fn readable(message: &Message) -> String {
+pub(super) fn readable_text(message: &Message) -> String {
     let mut text = String::new();
     for block in message.content() {
         if !text.is_empty() && !text.ends_with('\n') {
@@ -32,24 +32,24 @@ pub(super) fn readable(message: &Message) -> String {
         }
         // Writing to a String cannot fail.
         let _ = match block {
-            Block::Text { text: part } => write!(text, "{}", beginning(part)),
-            Block::ToolCall { name, args, .. } => {
-                let args = redact(beginning(&args.to_string())).into_owned();
-                write!(text, "[calls {name} {}]", shortened(&args, ARGS_CHARS_MAX))
+            ContentBlock::Text { text: part } => write!(text, "{}", head_at_word(part)),
+            ContentBlock::ToolCall { name, args, .. } => {
+                let args = redact(head_at_word(&args.to_string())).into_owned();
+                write!(text, "[calls {name} {}]", truncate_chars(&args, ARGS_CHARS_MAX))
             }
-            Block::Media { media_type, .. } => write!(text, "[{media_type}]"),
-            Block::Thinking { .. } | Block::Opaque { .. } => Ok(()),
+            ContentBlock::Media { media_type, .. } => write!(text, "[{media_type}]"),
+            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => Ok(()),
         };
         if text.len() > READ_BYTES_MAX {
             break;
         }
     }
     // Before anything is cut: half a secret would not be recognised.
-    redact(beginning(&text)).trim().to_owned()
+    redact(head_at_word(&text)).trim().to_owned()
 }
 
 /// Returns the beginning of `text`, cut between words.
-fn beginning(text: &str) -> &str {
+fn head_at_word(text: &str) -> &str {
     if text.len() <= READ_BYTES_MAX {
         return text;
     }
@@ -58,46 +58,46 @@ fn beginning(text: &str) -> &str {
 }
 
 /// Returns the beginning of `text`, at most `chars_max` characters.
-pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
-    window(text, 0, chars_max)
+pub(crate) fn truncate_chars(text: &str, chars_max: usize) -> String {
+    excerpt_from(text, 0, chars_max)
 }
 
 /// Finds words of a question in texts, in the forms they take there.
-pub(super) struct Finder {
+pub(super) struct QueryWordFinder {
     forms: Option<AhoCorasick>,
     /// The word each form belongs to.
-    words: Vec<usize>,
+    form_words: Vec<usize>,
 }
 
-impl Finder {
+impl QueryWordFinder {
     /// Returns a finder for `words`.
     pub(super) fn new(words: &[String]) -> Self {
         let stemmer = Stemmer::create(Algorithm::English);
         let mut forms = Vec::new();
         let mut owners = Vec::new();
         for (number, word) in words.iter().enumerate() {
-            let beginning = common_beginning(word, &stemmer.stem(word)).to_owned();
-            let capitalised = capitalised(&beginning);
+            let beginning = common_prefix(word, &stemmer.stem(word)).to_owned();
+            let capitalised = capitalize(&beginning);
             owners.extend([number, number]);
             forms.extend([beginning, capitalised]);
         }
         let forms = AhoCorasick::builder().ascii_case_insensitive(true).build(forms).ok();
-        Self { forms, words: owners }
+        Self { forms, form_words: owners }
     }
 
     /// Returns the part of `text`, at most `chars_max` characters, that holds most of the words; its beginning when it
     /// holds none.
-    pub(super) fn passage(&self, text: &str, chars_max: usize) -> String {
+    pub(super) fn best_passage(&self, text: &str, chars_max: usize) -> String {
         if text.len() <= chars_max {
             return text.to_owned();
         }
-        window(text, self.best_place(text, chars_max), chars_max)
+        excerpt_from(text, self.best_start(text, chars_max), chars_max)
     }
 
     /// Returns the byte at which the passage with most words begins, its lead included.
-    fn best_place(&self, text: &str, chars_max: usize) -> usize {
-        let places = self.places(text);
-        let reach = chars_max - chars_max / LEAD_OF;
+    fn best_start(&self, text: &str, chars_max: usize) -> usize {
+        let places = self.word_positions(text);
+        let reach = chars_max - chars_max / LEAD_DIVISOR;
         let mut best = (0, 0);
         for (first, (at, _, chars)) in places.iter().enumerate() {
             let within = places[first..].iter().take_while(|(_, _, later)| later - chars < reach);
@@ -106,12 +106,12 @@ impl Finder {
                 best = (held, *at);
             }
         }
-        let lead = text[..best.1].char_indices().rev().nth((chars_max / LEAD_OF).saturating_sub(1));
+        let lead = text[..best.1].char_indices().rev().nth((chars_max / LEAD_DIVISOR).saturating_sub(1));
         lead.map_or(0, |(at, _)| at)
     }
 
     /// Returns where words begin: the byte, the word's number and the character.
-    fn places(&self, text: &str) -> Vec<(usize, usize, usize)> {
+    fn word_positions(&self, text: &str) -> Vec<(usize, usize, usize)> {
         let Some(forms) = &self.forms else { return Vec::new() };
         let mut places: Vec<(usize, usize, usize)> = Vec::new();
         let (mut bytes, mut chars) = (0, 0);
@@ -124,8 +124,8 @@ impl Finder {
             }
             chars += text[bytes..start].chars().count();
             bytes = start;
-            places.push((start, self.words[found.pattern().as_usize()], chars));
-            if places.len() == PLACES_MAX {
+            places.push((start, self.form_words[found.pattern().as_usize()], chars));
+            if places.len() == WORD_POSITIONS_MAX {
                 break;
             }
         }
@@ -134,36 +134,36 @@ impl Finder {
 }
 
 /// Returns the part of the word that its stem begins with, or the word when that is too short to tell anything.
-fn common_beginning<'a>(word: &'a str, stem: &str) -> &'a str {
+fn common_prefix<'a>(word: &'a str, stem: &str) -> &'a str {
     let same = word.char_indices().zip(stem.chars()).take_while(|((_, a), b)| a == b);
     let end = same.last().map_or(0, |((at, char), _)| at + char.len_utf8());
     if word[..end].chars().count() < STEM_CHARS_MIN { word } else { &word[..end] }
 }
 
-fn capitalised(word: &str) -> String {
+fn capitalize(word: &str) -> String {
     let mut chars = word.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Returns at most `chars_max` characters of `text` from about `start` on, cut between grapheme clusters and where
 /// possible between words, with a sign where something was cut.
-fn window(text: &str, start: usize, chars_max: usize) -> String {
-    let start = cut_at(text, start);
+fn excerpt_from(text: &str, start: usize, chars_max: usize) -> String {
+    let start = floor_grapheme_boundary(text, start);
     let start = match text[..start].ends_with(|char: char| !char.is_whitespace()) {
         // Within a word: the next one is near, or there is none.
         true => text[start..]
             .find(char::is_whitespace)
-            .filter(|at| *at <= chars_max / LEAD_OF)
+            .filter(|at| *at <= chars_max / LEAD_DIVISOR)
             .map_or(start, |at| start + at),
         false => start,
     };
     let rest = text[start..].trim_start();
-    let before = if text.len() - rest.len() > 0 && start > 0 { CUT } else { "" };
+    let before = if text.len() - rest.len() > 0 && start > 0 { ELLIPSIS } else { "" };
     let Some((end, _)) = rest.char_indices().nth(chars_max) else { return format!("{before}{rest}") };
-    let shown = &rest[..cut_at(rest, end)];
+    let shown = &rest[..floor_grapheme_boundary(rest, end)];
     let shown = match shown.rfind(char::is_whitespace) {
         Some(at) if at >= shown.len() / 2 => &shown[..at],
         Some(_) | None => shown,
     };
-    format!("{before}{}{CUT}", shown.trim_end())
+    format!("{before}{}{ELLIPSIS}", shown.trim_end())
 }

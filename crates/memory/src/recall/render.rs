@@ -1,28 +1,28 @@
 //! What was recalled as a model reads it: delimited, inert, each passage with its place. What is recalled, and how much
 //! of it, is not decided here.
 
-use model::inert;
+use model::untrusted_text;
 use protocol::ThreadId;
 
-use super::{Note, Passage, Recall, RecallScope, Rest, Source, Speaker};
+use super::{NoteSource, RecallNote, RecallResult, RecallScope, RecalledMessage, Remaining, Speaker};
 
 /// The frame around the passages.
-const TEMPLATE: &str = include_str!("../../prompts/recalled.md");
+const RECALLED_TEMPLATE: &str = include_str!("../../prompts/recalled.md");
 /// The frame when everything was looked through.
-const TEMPLATE_EVERYTHING: &str = include_str!("../../prompts/recalled_everything.md");
+const RECALLED_EVERYTHING_TEMPLATE: &str = include_str!("../../prompts/recalled_everything.md");
 /// Stands in the place of passages when there are none.
 const NOTHING_FOUND: &str = include_str!("../../prompts/recall/nothing_found.md");
 /// Stands in their place when everything was looked through.
-const NOTHING_AT_ALL: &str = include_str!("../../prompts/recall/nothing_at_all.md");
+const NOTHING_FOUND_ANYWHERE: &str = include_str!("../../prompts/recall/nothing_at_all.md");
 /// Stands before what summaries and handoffs say.
-const NOTES: &str = include_str!("../../prompts/recall/notes.md");
+const NOTES_INTRO: &str = include_str!("../../prompts/recall/notes.md");
 /// Stands behind the passages when more messages match.
 const MORE_MESSAGES: &str = include_str!("../../prompts/recall/more_messages.md");
 /// Stands at the end of a range that goes on where the thread does not belong to the conversation any longer.
-const LEFT: &str = include_str!("../../prompts/recall/left.md");
+const THREAD_DEPARTED: &str = include_str!("../../prompts/recall/left.md");
 
 /// Stands at the end of a range whose first message goes on.
-const GOES_ON: &str = include_str!("../../prompts/recall/goes_on.md");
+const MESSAGE_CONTINUES: &str = include_str!("../../prompts/recall/goes_on.md");
 
 /// The most characters of everything but the passages.
 pub(super) const FRAME_CHARS_MAX: u64 = 1_000;
@@ -35,26 +35,28 @@ const ID_DIGITS_MAX: usize = 32;
 /// Characters of a tool's name.
 const NAME_CHARS_MAX: usize = 60;
 
-impl Recall {
+impl RecallResult {
     /// Returns the text for a model: the passages as inert data between tags, and what else there is.
     pub fn to_text(&self) -> String {
-        let rest = self.rest();
+        let rest = self.remaining_text();
         if self.is_empty() {
             return rest;
         }
         let digits = id_digits(self.scope, &self.threads);
-        let excerpts =
-            self.excerpts.iter().map(|excerpt| excerpt.iter().map(|passage| line(passage, digits)).collect());
-        let notes = self.notes.iter().map(note);
+        let excerpts = self
+            .excerpts
+            .iter()
+            .map(|excerpt| excerpt.iter().map(|passage| render_message(passage, digits)).collect());
+        let notes = self.notes.iter().map(render_note);
         let passages = excerpts.chain(notes).collect::<Vec<String>>().join(SEPARATOR);
         // What is filled in is never searched for fields.
         let template = match self.scope {
-            RecallScope::Conversation => TEMPLATE,
-            RecallScope::Everything => TEMPLATE_EVERYTHING,
+            RecallScope::Conversation => RECALLED_TEMPLATE,
+            RecallScope::Everything => RECALLED_EVERYTHING_TEMPLATE,
         };
         let (before, after) = template.split_once("{{passages}}").unwrap_or((template, ""));
         let (between, after) = after.split_once("{{rest}}").unwrap_or((after, ""));
-        let rest = if self.notes.is_empty() { rest } else { format!("{} {rest}", NOTES.trim()) };
+        let rest = if self.notes.is_empty() { rest } else { format!("{} {rest}", NOTES_INTRO.trim()) };
         let text = format!("{before}{}{between}{rest}{after}", passages.trim_end());
         text.trim_end().to_owned()
     }
@@ -63,66 +65,69 @@ impl Recall {
         self.excerpts.is_empty() && self.notes.is_empty()
     }
 
-    fn rest(&self) -> String {
-        match self.cut {
-            None => self.rest_of_messages(),
+    fn remaining_text(&self) -> String {
+        match self.resume_at {
+            None => self.remaining_messages_text(),
             Some((seq, chars)) => {
-                let goes_on = filled(GOES_ON, "{{seq}}", seq).replace("{{char}}", &(chars + 1).to_string());
-                format!("{goes_on} {}", self.rest_of_messages())
+                let goes_on = fill_number(MESSAGE_CONTINUES, "{{seq}}", seq)
+                    .replace("{{char}}", &(chars + 1).to_string());
+                format!("{goes_on} {}", self.remaining_messages_text())
             }
         }
     }
 
-    fn rest_of_messages(&self) -> String {
+    fn remaining_messages_text(&self) -> String {
         let is_empty = self.is_empty();
-        match (self.rest, self.left_at) {
-            (Rest::Messages(0), _) if is_empty && self.scope == RecallScope::Everything => {
-                NOTHING_AT_ALL.trim().to_owned()
+        match (self.remaining, self.departed_at) {
+            (Remaining::Messages(0), _) if is_empty && self.scope == RecallScope::Everything => {
+                NOTHING_FOUND_ANYWHERE.trim().to_owned()
             }
-            (Rest::Messages(0), _) if is_empty => {
-                filled(NOTHING_FOUND, "{{threads}}", self.threads.len() as u64)
+            (Remaining::Messages(0), _) if is_empty => {
+                fill_number(NOTHING_FOUND, "{{threads}}", self.threads.len() as u64)
             }
-            (Rest::Messages(0), _) => "Nothing else was found.".to_owned(),
-            (Rest::Messages(count), _) => filled(MORE_MESSAGES, "{{count}}", count),
-            (Rest::Range { next_seq: Some(seq) }, _) => format!("There is more; go on with from_seq {seq}."),
-            (Rest::Range { next_seq: None }, Some(seq)) => filled(LEFT, "{{seq}}", seq),
-            (Rest::Range { next_seq: None }, None) if is_empty => {
+            (Remaining::Messages(0), _) => "Nothing else was found.".to_owned(),
+            (Remaining::Messages(count), _) => fill_number(MORE_MESSAGES, "{{count}}", count),
+            (Remaining::Range { next_seq: Some(seq) }, _) => {
+                format!("There is more; go on with from_seq {seq}.")
+            }
+            (Remaining::Range { next_seq: None }, Some(seq)) => fill_number(THREAD_DEPARTED, "{{seq}}", seq),
+            (Remaining::Range { next_seq: None }, None) if is_empty => {
                 "There are no messages at these numbers.".to_owned()
             }
-            (Rest::Range { next_seq: None }, None) => "That is all of the range.".to_owned(),
+            (Remaining::Range { next_seq: None }, None) => "That is all of the range.".to_owned(),
         }
     }
 }
 
-fn filled(sentence: &str, field: &str, number: u64) -> String {
+fn fill_number(sentence: &str, field: &str, number: u64) -> String {
     sentence.trim().replace(field, &number.to_string())
 }
 
 /// Returns the passage with its place, ended by a line break. Only the places stand at the beginning of a line, so that
 /// no text can pretend to be another passage.
-pub(super) fn line(passage: &Passage, id_digits: usize) -> String {
-    let id = short(passage.thread_id, id_digits);
+pub(super) fn render_message(passage: &RecalledMessage, id_digits: usize) -> String {
+    let id = short_thread_id(passage.thread_id, id_digits);
     let at = passage.at.strftime("%Y-%m-%d %H:%M");
-    let text = inert::text(&indented(&passage.text));
-    format!("[thread {id}: {}] {}, {at}: {text}\n", passage.seq, speaker(&passage.speaker))
+    let text = untrusted_text::neutralize(&indent_continuation_lines(&passage.text));
+    format!("[thread {id}: {}] {}, {at}: {text}\n", passage.seq, speaker_label(&passage.speaker))
 }
 
 /// Returns the note with its place, ended by a line break, as [`line`] does.
-pub(super) fn note(note: &Note) -> String {
-    let id = |id: ThreadId| short(id, ID_DIGITS_MAX);
+pub(super) fn render_note(note: &RecallNote) -> String {
+    let id = |id: ThreadId| short_thread_id(id, ID_DIGITS_MAX);
     let place = match note.source {
-        Source::Summary { thread_id: Some(thread_id), first_turn, last_turn } => {
+        NoteSource::Summary { thread_id: Some(thread_id), first_turn, last_turn } => {
             format!("summary of turns {first_turn} to {last_turn}, from thread {} on", id(thread_id))
         }
-        Source::Summary { thread_id: None, first_turn, last_turn } => {
+        NoteSource::Summary { thread_id: None, first_turn, last_turn } => {
             format!("summary of turns {first_turn} to {last_turn}")
         }
-        Source::Handoff { parent_thread_id, child_thread_id } => {
+        NoteSource::Handoff { parent_thread_id, child_thread_id } => {
             format!("handoff from thread {} to thread {}", id(parent_thread_id), id(child_thread_id))
         }
     };
     let at = note.at.strftime("%Y-%m-%d %H:%M");
-    format!("[{place}] {at}: {}\n", inert::text(&indented(&note.text)))
+    format!("[{place}] {at}: {}\n", untrusted_text::neutralize(&indent_continuation_lines(&note.text)))
 }
 
 /// Returns how many hex digits tell the threads apart: all where these are some of very many.
@@ -140,27 +145,28 @@ pub(super) fn id_digits(scope: RecallScope, threads: &[ThreadId]) -> usize {
     (least..ID_DIGITS_MAX).find(are_different).unwrap_or(ID_DIGITS_MAX)
 }
 
-fn short(thread_id: ThreadId, digits: usize) -> String {
+fn short_thread_id(thread_id: ThreadId, digits: usize) -> String {
     let mut id = thread_id.uuid().simple().to_string();
     id.truncate(digits);
     id
 }
 
-fn speaker(speaker: &Speaker) -> String {
+fn speaker_label(speaker: &Speaker) -> String {
     match speaker {
         Speaker::User => "User".to_owned(),
         Speaker::Assistant => "Assistant".to_owned(),
         Speaker::Harness => "Harness".to_owned(),
         Speaker::Tool(None) => "Tool".to_owned(),
         Speaker::Tool(Some(name)) => {
-            let name = inert::line(model::tokens::truncate_graphemes(name, NAME_CHARS_MAX));
+            let name =
+                untrusted_text::neutralize_line(model::tokens::truncate_graphemes(name, NAME_CHARS_MAX));
             format!("Tool `{}`", name.replace('`', "'"))
         }
     }
 }
 
 /// Returns `text` with every line but the first set in.
-fn indented(text: &str) -> String {
+fn indent_continuation_lines(text: &str) -> String {
     let ends_line =
         |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let lines: Vec<&str> = text.split(ends_line).map(str::trim_end).filter(|line| !line.is_empty()).collect();

@@ -5,13 +5,13 @@ use async_trait::async_trait;
 use journal::Store;
 use model::ToolSpec;
 use protocol::{Seq, ThreadId};
-use runtime::{Repeat, Tool, ToolContext, ToolOutput};
+use runtime::{RepeatSafety, Tool, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::sight::{Sight, sight};
-use super::{RecallError, RecallQuery, RecallScope, Wanted, recall};
+use super::visible_turn::{VisibleTurn, read_visible_turn};
+use super::{MessageFilter, RecallError, RecallQuery, RecallScope, recall};
 
 /// The tool's name.
 pub const RECALL: &str = "recall";
@@ -21,7 +21,7 @@ pub struct RecallTool;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct RecallArgs {
     #[schemars(description = include_str!("../../prompts/recall/query.md").trim())]
     query: Option<String>,
     #[schemars(description = include_str!("../../prompts/recall/from_seq.md").trim(), range(min = 1))]
@@ -41,48 +41,48 @@ struct Args {
 #[async_trait]
 impl Tool for RecallTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::taking::<Args>(RECALL, include_str!("../../prompts/recall/tool.md"))
+        ToolSpec::for_args::<RecallArgs>(RECALL, include_str!("../../prompts/recall/tool.md"))
     }
 
-    fn repeat(&self) -> Repeat {
-        Repeat::Safe
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Safe
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        arguments(args).map(drop)
+        parse_args(args).map(drop)
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let query = match arguments(args) {
+        let query = match parse_args(args) {
             Ok(query) => query,
             Err(reason) => return ToolOutput::error(reason),
         };
-        match answer(&*context.store, context.thread_id, query).await {
+        match recall_text(&*context.store, context.thread_id, query).await {
             Ok(text) => ToolOutput::success(text),
             Err(error) => ToolOutput::error(format!("failed to {error}. To do: {}.", error.hint())),
         }
     }
 }
 
-async fn answer(
+async fn recall_text(
     store: &dyn Store,
     thread_id: ThreadId,
     mut query: RecallQuery,
 ) -> Result<String, RecallError> {
-    if let Wanted::Words(_) = &query.wanted {
-        let Sight { from, request } = sight(store, thread_id).await?;
-        (query.before, query.except) = (from, request);
+    if let MessageFilter::Words(_) = &query.filter {
+        let VisibleTurn { from, request } = read_visible_turn(store, thread_id).await?;
+        (query.visible_from, query.visible_request) = (from, request);
     }
     Ok(recall(store, thread_id, &query).await?.to_text())
 }
 
 /// Reads a call's arguments; the error is what the model is told.
-fn arguments(args: &Value) -> Result<RecallQuery, String> {
-    let args = Args::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
+fn parse_args(args: &Value) -> Result<RecallQuery, String> {
+    let args = RecallArgs::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
     let wanted = match (args.query, args.from_seq, args.to_seq) {
-        (Some(query), None, None) => Wanted::Words(query),
-        (None, Some(from), Some(to)) => Wanted::Range(from, to),
-        (None, Some(only), None) | (None, None, Some(only)) => Wanted::Range(only, only),
+        (Some(query), None, None) => MessageFilter::Words(query),
+        (None, Some(from), Some(to)) => MessageFilter::Range(from, to),
+        (None, Some(only), None) | (None, None, Some(only)) => MessageFilter::Range(only, only),
         (None, None, None) | (Some(_), ..) => {
             return Err("bad arguments: give query, or from_seq and to_seq, and not both".to_owned());
         }
@@ -91,5 +91,5 @@ fn arguments(args: &Value) -> Result<RecallQuery, String> {
     let thread = args.thread.filter(|thread| !thread.trim().is_empty());
     // They count from one.
     let from_char = args.from_char.saturating_sub(1);
-    Ok(RecallQuery { thread, from_char, scope: args.scope, ..RecallQuery::of(wanted) })
+    Ok(RecallQuery { thread, from_char, scope: args.scope, ..RecallQuery::new(wanted) })
 }

@@ -1,6 +1,6 @@
 //! Why turns did not become a summary, told so that a caller knows what to do. Nothing is handled here.
 
-use model::NoAnswer;
+use model::UnusableAnswer;
 use protocol::ThreadId;
 
 /// Why turns did not become a summary. They are as they were: nothing of it is stored.
@@ -12,7 +12,7 @@ pub enum SummarizationError {
         /// `provider/name`.
         model: String,
         /// What its answer was instead.
-        why: NoSummary,
+        why: NoSummaryReason,
     },
     /// The model could not be used.
     #[error(transparent)]
@@ -35,7 +35,7 @@ pub enum SummarizationError {
     },
     /// A thread of the turns waits for a decision, and what it is about must stay in sight.
     #[error("summarise turns of thread {thread_id}: it waits for a decision")]
-    Waiting {
+    AwaitingDecision {
         /// The thread.
         thread_id: ThreadId,
     },
@@ -61,10 +61,10 @@ pub enum SummarizationError {
 
 /// What a model answered where a summary was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoSummary {
+pub enum NoSummaryReason {
     /// No whole text.
     #[error(transparent)]
-    NoAnswer(#[from] NoAnswer),
+    NoAnswer(#[from] UnusableAnswer),
     /// The words of an error or a refusal.
     #[error("it is an error or a refusal and no summary")]
     IsError,
@@ -89,14 +89,14 @@ impl SummarizationError {
             Self::Model(error) => runtime::model_hint(error),
             Self::TooManyTurns { .. } => "give fewer turns at a time",
             Self::Busy { .. } => "wait until the run has ended",
-            Self::Waiting { .. } => "decide what the thread waits for, then try again",
+            Self::AwaitingDecision { .. } => "decide what the thread waits for, then try again",
             Self::Contended { .. } | Self::Stopped | Self::Journal(_) => "try again",
             Self::Prompt(_) | Self::Json(_) => "this is a defect of Segue; the turns are as they were",
         }
     }
 
     /// Returns whether another model, or none, might have made a summary.
-    pub(super) const fn is_of_the_model(&self) -> bool {
+    pub(super) const fn is_model_failure(&self) -> bool {
         matches!(self, Self::NoSummary { .. } | Self::Model(_) | Self::TooManyTurns { .. })
     }
 }

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Tokens of one summary, unless configured.
-const SUMMARY_TOKENS: u64 = 400;
+const DEFAULT_SUMMARY_TOKENS: u64 = 400;
 /// Tokens of one summary: fewer say nothing, and more are no summary.
 const SUMMARY_TOKENS_RANGE: std::ops::RangeInclusive<u64> = 60..=4_000;
 /// Tokens of recent summaries in a request, unless configured.
-const RECENT_SUMMARIES_TOKENS: u64 = 1_500;
+const DEFAULT_RECENT_SUMMARIES_TOKENS: u64 = 1_500;
 /// Tokens of recent summaries in a request at most: they are part of every one.
 const RECENT_SUMMARIES_TOKENS_MAX: u64 = 20_000;
 /// Of every hundred tokens of the model's window, those a thread may have before its oldest turns leave, unless
@@ -18,7 +18,7 @@ const WINDOW_PERCENT: u64 = 90;
 /// When old turns leave, and how they are remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct MemorySettings {
     /// Whether turns become summaries, and summaries are shown to the model.
     pub enabled: bool,
     /// `provider/name` of the model that writes the summaries; unset, a small one of the run's provider.
@@ -31,26 +31,26 @@ pub struct Settings {
     pub recent_summaries_tokens: u64,
 }
 
-impl Default for Settings {
+impl Default for MemorySettings {
     fn default() -> Self {
         Self {
             enabled: true,
             model: None,
             short_term_tokens: None,
-            summary_tokens: SUMMARY_TOKENS,
-            recent_summaries_tokens: RECENT_SUMMARIES_TOKENS,
+            summary_tokens: DEFAULT_SUMMARY_TOKENS,
+            recent_summaries_tokens: DEFAULT_RECENT_SUMMARIES_TOKENS,
         }
     }
 }
 
-impl Settings {
+impl MemorySettings {
     /// Returns the tokens of a conversation above which its oldest turns leave; `None` where nobody knows the window.
     pub fn short_term_budget(&self, window: Option<u64>) -> Option<u64> {
         self.short_term_tokens.or_else(|| window.map(|window| window * WINDOW_PERCENT / 100))
     }
 
     /// Says what is wrong with the settings; `None` when nothing is.
-    pub fn fault(&self) -> Option<String> {
+    pub fn validation_error(&self) -> Option<String> {
         if self.short_term_tokens == Some(0) {
             return Some(
                 "`memory.short_term_tokens` is 0; leave it out, and the model's window decides".to_owned(),
@@ -78,17 +78,17 @@ mod tests {
     use super::*;
 
     fn fault(written: Value) -> Option<String> {
-        serde_json::from_value::<Settings>(written).unwrap().fault()
+        serde_json::from_value::<MemorySettings>(written).unwrap().validation_error()
     }
 
     #[test]
     fn what_is_not_written_has_its_default() {
-        let settings: Settings = serde_json::from_value(json!({})).unwrap();
-        assert_eq!(settings, Settings::default());
-        assert_eq!(settings.fault(), None);
+        let settings: MemorySettings = serde_json::from_value(json!({})).unwrap();
+        assert_eq!(settings, MemorySettings::default());
+        assert_eq!(settings.validation_error(), None);
         assert_eq!(settings.short_term_budget(Some(200_000)), Some(180_000));
         assert_eq!(settings.short_term_budget(None), None);
-        let settings: Settings = serde_json::from_value(json!({"short_term_tokens": 9_000})).unwrap();
+        let settings: MemorySettings = serde_json::from_value(json!({"short_term_tokens": 9_000})).unwrap();
         assert_eq!(settings.short_term_budget(Some(200_000)), Some(9_000));
     }
 
@@ -98,7 +98,7 @@ mod tests {
         assert!(fault(json!({"summary_tokens": 0})).unwrap().contains("it is 60 to 4000"));
         assert!(fault(json!({"recent_summaries_tokens": 50_000})).unwrap().contains("at most 20000"));
         assert_eq!(fault(json!({"recent_summaries_tokens": 0})), None);
-        let error = serde_json::from_value::<Settings>(json!({"tokens": 1})).unwrap_err().to_string();
+        let error = serde_json::from_value::<MemorySettings>(json!({"tokens": 1})).unwrap_err().to_string();
         assert!(error.contains("unknown field `tokens`"), "{error}");
     }
 }

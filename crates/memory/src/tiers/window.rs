@@ -13,7 +13,7 @@ pub struct TurnWindow {
 
 impl TurnWindow {
     /// Returns the window from the lowest of these to the highest.
-    pub fn of(indexes: impl IntoIterator<Item = u64>) -> Self {
+    pub fn from_indexes(indexes: impl IntoIterator<Item = u64>) -> Self {
         Self { indexes: indexes.into_iter().collect(), thread_id: None }
     }
 
@@ -43,7 +43,7 @@ mod tests {
             (vec![9, 4, 6, 4], Some((4, 9))),
             (vec![u64::MAX, 0], Some((0, u64::MAX))),
         ] {
-            assert_eq!(TurnWindow::of(indexes.clone()).bounds(), bounds, "{indexes:?}");
+            assert_eq!(TurnWindow::from_indexes(indexes.clone()).bounds(), bounds, "{indexes:?}");
         }
     }
 }

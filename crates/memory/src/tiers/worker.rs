@@ -5,28 +5,31 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, Planned, Store, Transaction, Write};
+use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, Store, ThreadVersion, Transaction, Write};
 use protocol::{ArchiveReason, ParentKind, SummaryId, Thread, ThreadId};
-use runtime::{Contexts, Frame, Frames, RunScope};
+use runtime::{ContextCache, Frame, FrameSender, RunScope};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::due::{Budget, Draft, Due};
 use super::error::SummarizationError;
-use super::plan::{Progress, Step};
-use super::transfer::{ATTEMPTS_MAX, Came, Departure, Request, Transferred, Work, Writer, traced};
-use super::{SummarizationHandoff, TRANSFER_DUE};
+use super::plan::{TransferProgress, TransferStep};
+use super::queue_item::{QueuedTurns, ShortTermBudget, UnstoredSummary};
+use super::transfer::{
+    ATTEMPTS_MAX, StoredTransfer, SummaryWriter, TransferOutcome, TransferRequest, TransferState,
+    TurnDeparture, model_call_events,
+};
+use super::{SummarizationHandoff, TRANSFER_OUTBOX_KIND};
 
 /// Attempts of a model at the turns of a thread before they are extracted.
 const FAILURES_MAX: u32 = 3;
 
 /// Works through the queue.
 #[derive(Clone)]
-pub struct Tiering {
+pub struct SummarizationWorker {
     /// Makes the summaries.
-    pub tiers: Arc<SummarizationHandoff>,
+    pub summarization: Arc<SummarizationHandoff>,
     /// The contexts that were used last.
-    pub contexts: Arc<Contexts>,
+    pub contexts: Arc<ContextCache>,
     /// `provider/name` of the model that the threads looked at are sent to.
     pub model: String,
     /// The tokens it takes, if known.
@@ -35,7 +38,7 @@ pub struct Tiering {
 
 /// A transfer that was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Settled {
+pub struct SummarizedTurns {
     /// The thread.
     pub thread_id: ThreadId,
     /// The summary.
@@ -53,53 +56,57 @@ pub struct Settled {
 /// What an item of the queue asks for.
 #[derive(Clone, Copy)]
 struct QueuedTransfer<'a> {
-    due: &'a Due,
+    queued_turns: &'a QueuedTurns,
     /// Takes the item out of the queue.
-    done: &'a Write,
-    writer: Writer,
+    dequeue_write: &'a Write,
+    writer: SummaryWriter,
 }
 
-impl Tiering {
+impl SummarizationWorker {
     /// Puts the thread into the queue when its conversation is over the budget of the short-term tier, or a compaction
     /// left turns behind; otherwise, and for a sub-agent's thread, nothing. The budget goes into the queue with it, so that
     /// it holds whoever works on it. Reads what is new, and no old message.
-    pub async fn look(&self, thread_id: ThreadId) -> Result<(), SummarizationError> {
-        if !self.tiers.settings.enabled {
+    pub async fn enqueue_if_due(&self, thread_id: ThreadId) -> Result<(), SummarizationError> {
+        if !self.summarization.settings.enabled {
             return Ok(());
         }
-        let tokens = self.tiers.settings.short_term_budget(self.window);
-        let context = self.contexts.read(&*self.tiers.store, thread_id).await?;
+        let tokens = self.summarization.settings.short_term_budget(self.window);
+        let context = self.contexts.read_context(&*self.summarization.store, thread_id).await?;
         // Of nearly every run this is the end of it.
         if context.beginning.compaction().is_some() {
-            self.look_for(thread_id, None).await?;
+            self.enqueue_for_reason(thread_id, None).await?;
         }
         match tokens.filter(|tokens| context.request_tokens(&self.model, 0) > *tokens) {
             Some(tokens) => {
-                let budget = Budget { tokens, model: self.model.clone() };
-                self.look_for(thread_id, Some(budget)).await
+                let budget = ShortTermBudget { tokens, model: self.model.clone() };
+                self.enqueue_for_reason(thread_id, Some(budget)).await
             }
             None => Ok(()),
         }
     }
 
     /// Queues what is due for one reason, unless it is queued already.
-    async fn look_for(&self, thread_id: ThreadId, budget: Option<Budget>) -> Result<(), SummarizationError> {
-        let store = &self.tiers.store;
-        let Some(thread) = store.thread(thread_id).await?.filter(|thread| self.is_tiered(thread)) else {
+    async fn enqueue_for_reason(
+        &self,
+        thread_id: ThreadId,
+        budget: Option<ShortTermBudget>,
+    ) -> Result<(), SummarizationError> {
+        let store = &self.summarization.store;
+        let Some(thread) = store.thread(thread_id).await?.filter(|thread| self.is_eligible(thread)) else {
             return Ok(());
         };
-        if !self.is_due(&thread, budget.as_ref()).await? {
+        if !self.has_due_turns(&thread, budget.as_ref()).await? {
             return Ok(());
         }
-        let due = Due { agent_id: thread.assistant_id, thread_id, budget, draft: None };
-        let queued = queued(&**store, &due.key()).await?;
+        let due = QueuedTurns { agent_id: thread.assistant_id, thread_id, budget, draft: None };
+        let queued = find_queued(&**store, &due.queue_key()).await?;
         let before =
-            queued.as_ref().and_then(|item| serde_json::from_value::<Due>(item.payload.clone()).ok());
+            queued.as_ref().and_then(|item| serde_json::from_value::<QueuedTurns>(item.payload.clone()).ok());
         if before.is_some_and(|before| before.budget == due.budget) {
             return Ok(());
         }
-        let item = due.taking_over(queued, Timestamp::now());
-        self.commit(vec![Write::Enqueue(item)]).await
+        let item = due.into_item_replacing(queued, Timestamp::now());
+        self.commit(vec![Write::PutOutboxItem(item)]).await
     }
 
     /// Transfers everything that is queued, the oldest item first. A thread with an active run stays in the queue, and so
@@ -109,22 +116,22 @@ impl Tiering {
     ///
     /// # Errors
     /// When the journal fails; what was done until then is durable.
-    pub async fn settle(
+    pub async fn summarize_queue(
         &self,
-        frames: &Frames,
+        frames: &FrameSender,
         cancel: &CancellationToken,
-    ) -> Result<Vec<Settled>, SummarizationError> {
+    ) -> Result<Vec<SummarizedTurns>, SummarizationError> {
         let mut settled = Vec::new();
-        let mut page = OutboxQuery::of(TRANSFER_DUE, PAGE_ROWS_MAX);
+        let mut page = OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, PAGE_ROWS_MAX);
         'queue: loop {
-            let items = self.tiers.store.outbox(page.clone()).await?;
+            let items = self.summarization.store.outbox(page.clone()).await?;
             let is_last = items.len() < page.limit;
-            page.after = items.last().map(OutboxItem::place);
+            page.after = items.last().map(OutboxItem::cursor);
             for item in items {
-                match self.settle_item(item, &mut settled, RunScope { frames, cancel }).await {
+                match self.summarize_item(item, &mut settled, RunScope { frames, cancel }).await {
                     Ok(()) | Err(SummarizationError::Busy { .. } | SummarizationError::Contended { .. }) => {}
                     Err(SummarizationError::Stopped) => break 'queue,
-                    Err(error) if error.is_of_the_model() => {
+                    Err(error) if error.is_model_failure() => {
                         let text = format!("failed to {error}; it is tried again later");
                         frames.send(Frame::Notice { text });
                     }
@@ -137,111 +144,116 @@ impl Tiering {
         }
         if !cancel.is_cancelled() {
             // Whoever searches next need not wait for it.
-            self.tiers.store.index().await?;
+            self.summarization.store.update_search_index().await?;
         }
         Ok(settled)
     }
 
     /// Does what one item asks for, and keeps in the queue what is left of it.
-    async fn settle_item(
+    async fn summarize_item(
         &self,
         item: OutboxItem,
-        settled: &mut Vec<Settled>,
+        settled: &mut Vec<SummarizedTurns>,
         scope: RunScope<'_>,
     ) -> Result<(), SummarizationError> {
-        let done = Write::Dequeue {
-            kind: TRANSFER_DUE.to_owned(),
+        let done = Write::RemoveOutboxItem {
+            kind: TRANSFER_OUTBOX_KIND.to_owned(),
             key: item.key.clone(),
             created_at: Some(item.created_at),
         };
-        let Ok(due) = serde_json::from_value::<Due>(item.payload.clone()) else {
+        let Ok(due) = serde_json::from_value::<QueuedTurns>(item.payload.clone()) else {
             return self.commit(vec![done]).await;
         };
-        if item.key != due.key() {
+        if item.key != due.queue_key() {
             // Everybody's store shows it under its owner's key: it is for the owner's to settle.
             return Ok(());
         }
-        let writer = if item.attempts < FAILURES_MAX { Writer::Model } else { Writer::Extract };
-        let mut work = Work { draft: due.draft.clone(), thread_id: Some(due.thread_id), ..Work::default() };
-        let transfer = QueuedTransfer { due: &due, done: &done, writer };
-        let came = self.work_through(transfer, &mut work, settled, scope).await;
+        let writer = if item.attempts < FAILURES_MAX { SummaryWriter::Model } else { SummaryWriter::Offline };
+        let mut work = TransferState {
+            draft: due.draft.clone(),
+            thread_id: Some(due.thread_id),
+            ..TransferState::default()
+        };
+        let transfer = QueuedTransfer { queued_turns: &due, dequeue_write: &done, writer };
+        let came = self.transfer_due_turns(transfer, &mut work, settled, scope).await;
         match &came {
-            Ok(()) => self.tiers.leave_trace(&mut work).await?,
-            Err(error) => self.keep(item, due, work, error).await?,
+            Ok(()) => self.summarization.trace_calls(&mut work).await?,
+            Err(error) => self.requeue_item(item, due, work, error).await?,
         }
         came
     }
 
     /// Goes through what is due in a thread, part by part. The plan is made anew for each: the thread may have changed.
-    async fn work_through(
+    async fn transfer_due_turns(
         &self,
         transfer: QueuedTransfer<'_>,
-        work: &mut Work,
-        settled: &mut Vec<Settled>,
+        work: &mut TransferState,
+        settled: &mut Vec<SummarizedTurns>,
         scope: RunScope<'_>,
     ) -> Result<(), SummarizationError> {
-        let QueuedTransfer { due, done, writer } = transfer;
-        let (store, thread_id) = (&self.tiers.store, due.thread_id);
-        let (mut progress, mut outdated) = (Progress::Begun, 0);
+        let QueuedTransfer { queued_turns: due, dequeue_write: done, writer } = transfer;
+        let (store, thread_id) = (&self.summarization.store, due.thread_id);
+        let (mut progress, mut outdated) = (TransferProgress::NotStarted, 0);
         while outdated < ATTEMPTS_MAX {
-            let Some(thread) = store.thread(thread_id).await?.filter(|thread| self.is_tiered(thread)) else {
+            let Some(thread) = store.thread(thread_id).await?.filter(|thread| self.is_eligible(thread))
+            else {
                 return self.commit(vec![done.clone()]).await;
             };
             if !store.active_runs(Some(thread_id)).await?.is_empty() {
                 return Err(SummarizationError::Busy { thread_id });
             }
-            let steps = self.plan(&thread, due, work.draft.as_ref(), progress).await?;
-            let Some(Step { window, departure }) = steps.first() else {
+            let steps = self.plan_transfers(&thread, due, work.draft.as_ref(), progress).await?;
+            let Some(TransferStep { window, departure }) = steps.first() else {
                 self.commit(vec![done.clone()]).await?;
                 break;
             };
             let is_last = steps.len() == 1;
-            let request = Request {
+            let request = TransferRequest {
                 agent_id: &due.agent_id,
                 window,
                 departure: *departure,
                 writer,
-                planned: Some(Planned { thread_id, last_seq: thread.last_seq }),
-                done: is_last.then(|| done.clone()),
+                expected_thread: Some(ThreadVersion { thread_id, last_seq: thread.last_seq }),
+                completion_write: is_last.then(|| done.clone()),
             };
-            match self.tiers.attempt(&request, work, scope).await? {
-                Came::Stored(transferred) => {
-                    settled.push(told(thread_id, departure, transferred));
+            match self.summarization.attempt_transfer(&request, work, scope).await? {
+                TransferOutcome::Stored(transferred) => {
+                    settled.push(to_summarized_turns(thread_id, departure, transferred));
                     if is_last {
                         break;
                     }
-                    (progress, outdated) = (Progress::Underway, 0);
+                    (progress, outdated) = (TransferProgress::InProgress, 0);
                 }
-                Came::Nothing | Came::Outdated => outdated += 1,
+                TransferOutcome::NoTurns | TransferOutcome::Stale => outdated += 1,
             }
         }
         if outdated == ATTEMPTS_MAX {
             return Err(SummarizationError::Contended { attempts: ATTEMPTS_MAX });
         }
         // What became due meanwhile was not queued again, for it was queued.
-        self.look_for(thread_id, due.budget.clone()).await
+        self.enqueue_for_reason(thread_id, due.budget.clone()).await
     }
 
     /// Keeps the item in the queue with the summary that could not be stored, counts a failure of the model, and traces the
     /// calls that were made.
-    async fn keep(
+    async fn requeue_item(
         &self,
         item: OutboxItem,
-        due: Due,
-        work: Work,
+        due: QueuedTurns,
+        work: TransferState,
         error: &SummarizationError,
     ) -> Result<(), SummarizationError> {
         let mut writes = Vec::new();
         if !work.calls.is_empty() {
-            let events = traced(&work.calls)?;
+            let events = model_call_events(&work.calls)?;
             writes.push(Write::Append { thread_id: due.thread_id, events });
         }
-        let draft = work.draft.filter(Draft::is_paid);
-        let failures = u32::from(error.is_of_the_model());
+        let draft = work.draft.filter(UnstoredSummary::is_from_model);
+        let failures = u32::from(error.is_model_failure());
         if draft != due.draft || failures > 0 {
             let (attempts, created_at) = (item.attempts.saturating_add(failures), item.created_at);
-            let item = Due { draft, ..due }.item(created_at);
-            writes.push(Write::Enqueue(OutboxItem { attempts, ..item }));
+            let item = QueuedTurns { draft, ..due }.to_outbox_item(created_at);
+            writes.push(Write::PutOutboxItem(OutboxItem { attempts, ..item }));
         }
         if writes.is_empty() {
             return Ok(());
@@ -254,26 +266,30 @@ impl Tiering {
     }
 
     /// Returns whether turns of the thread become summaries: not those of a sub-agent, whose work its caller tells.
-    fn is_tiered(&self, thread: &Thread) -> bool {
-        self.tiers.settings.enabled && thread.parent_kind != Some(ParentKind::Subagent)
+    fn is_eligible(&self, thread: &Thread) -> bool {
+        self.summarization.settings.enabled && thread.parent_kind != Some(ParentKind::Subagent)
     }
 
     async fn commit(&self, writes: Vec<Write>) -> Result<(), SummarizationError> {
-        self.tiers.store.commit(Transaction { fence: None, writes }).await?;
+        self.summarization.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }
 }
 
-pub(super) async fn queued(store: &dyn Store, key: &str) -> journal::Result<Option<OutboxItem>> {
-    store.outbox_item(TRANSFER_DUE, key).await
+pub(super) async fn find_queued(store: &dyn Store, key: &str) -> journal::Result<Option<OutboxItem>> {
+    store.outbox_item(TRANSFER_OUTBOX_KIND, key).await
 }
 
-fn told(thread_id: ThreadId, departure: &Departure, transferred: Transferred) -> Settled {
+fn to_summarized_turns(
+    thread_id: ThreadId,
+    departure: &TurnDeparture,
+    transferred: StoredTransfer,
+) -> SummarizedTurns {
     let reason = match departure {
-        Departure::Request => ArchiveReason::Request,
-        Departure::Compaction { .. } => ArchiveReason::Compaction,
-        Departure::Budget { .. } => ArchiveReason::Budget,
+        TurnDeparture::Request => ArchiveReason::Request,
+        TurnDeparture::Compaction { .. } => ArchiveReason::Compaction,
+        TurnDeparture::Budget { .. } => ArchiveReason::Budget,
     };
-    let Transferred { summary, model, turns, withheld } = transferred;
-    Settled { thread_id, summary_id: summary.id, reason, turns, model, withheld }
+    let StoredTransfer { summary, model, turns, redacted_secrets: withheld } = transferred;
+    SummarizedTurns { thread_id, summary_id: summary.id, reason, turns, model, withheld }
 }

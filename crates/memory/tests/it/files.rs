@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use jiff::Timestamp;
-use memory::block::{CLOSE, OPEN, PLACEHOLDER};
-use memory::{AGENT_MD_BYTES_MAX, AgentFile, Error, Extent, Outcome};
+use memory::managed_block::{CLOSE_TAG, OPEN_TAG, PLACEHOLDER};
+use memory::{AGENT_MD_BYTES_MAX, AgentFile, BlockWriteOutcome, Error, ReadExtent};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -23,9 +23,9 @@ fn f2_a_missing_file_is_empty_and_is_created_privately() {
     let folder = tempfile::tempdir().unwrap();
     let file = AgentFile::new(folder.path().join("agents/agent/agent.md"));
     assert_eq!(file.read().unwrap().block, None);
-    assert_eq!(file.clear_block("S", NOW).unwrap().outcome, Outcome::Left);
+    assert_eq!(file.clear_block("S", NOW).unwrap().outcome, BlockWriteOutcome::Skipped);
     assert_eq!(names(folder.path()), Vec::<String>::new());
-    assert_eq!(file.write_block("S", NOW).unwrap().outcome, Outcome::Changed);
+    assert_eq!(file.write_block("S", NOW).unwrap().outcome, BlockWriteOutcome::Changed);
     assert_eq!(file.read().unwrap().block.as_deref(), Some("S"));
     #[cfg(unix)]
     {
@@ -43,8 +43,11 @@ fn g10_the_previous_text_is_returned_and_can_be_put_back() {
     let file = AgentFile::new(folder.path().join("agent.md"));
     assert_eq!(file.write_block("first", NOW).unwrap().previous, None);
     assert_eq!(file.write_block("second", NOW).unwrap().previous.as_deref(), Some("first"));
-    assert_eq!(file.write_block("second", NOW).unwrap().outcome, Outcome::Unchanged);
-    assert_eq!(file.swap_block("second", "first", NOW).unwrap().outcome, Outcome::Changed);
+    assert_eq!(file.write_block("second", NOW).unwrap().outcome, BlockWriteOutcome::Unchanged);
+    assert_eq!(
+        file.compare_and_swap_block("second", "first", NOW).unwrap().outcome,
+        BlockWriteOutcome::Changed
+    );
     assert_eq!(file.read().unwrap().block.as_deref(), Some("first"));
 }
 
@@ -54,10 +57,13 @@ fn g12_clearing_leaves_a_newer_block_alone() {
     let file = AgentFile::new(folder.path().join("agent.md"));
     file.write_block("of B </current_thread_summary>", NOW).unwrap();
     file.write_block("of D", NOW).unwrap();
-    assert_eq!(file.clear_block("of B </current_thread_summary>", NOW).unwrap().outcome, Outcome::Left);
+    assert_eq!(
+        file.clear_block("of B </current_thread_summary>", NOW).unwrap().outcome,
+        BlockWriteOutcome::Skipped
+    );
     assert_eq!(file.read().unwrap().block.as_deref(), Some("of D"));
-    assert_eq!(file.clear_block("of D", NOW).unwrap().outcome, Outcome::Changed);
-    assert_eq!(file.clear_block("of D", NOW).unwrap().outcome, Outcome::Unchanged);
+    assert_eq!(file.clear_block("of D", NOW).unwrap().outcome, BlockWriteOutcome::Changed);
+    assert_eq!(file.clear_block("of D", NOW).unwrap().outcome, BlockWriteOutcome::Unchanged);
     assert_eq!(file.read().unwrap().block.as_deref(), Some(PLACEHOLDER));
 }
 
@@ -65,7 +71,7 @@ fn g12_clearing_leaves_a_newer_block_alone() {
 fn g11_malformed_markers_are_repaired_once_with_a_backup() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.md");
-    let broken = format!("a\n{CLOSE}\nb\n{OPEN}\nc\n");
+    let broken = format!("a\n{CLOSE_TAG}\nb\n{OPEN_TAG}\nc\n");
     fs::write(&path, &broken).unwrap();
     let file = AgentFile::new(&path);
     assert_eq!(file.read().unwrap().problems.len(), 2);
@@ -75,7 +81,7 @@ fn g11_malformed_markers_are_repaired_once_with_a_backup() {
     assert_eq!(repair.problems.len(), 2);
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
-        format!("a\nb\nc\n\n## Recent Thread Snapshot\n{OPEN}\nS\n{CLOSE}\n")
+        format!("a\nb\nc\n\n## Recent Thread Snapshot\n{OPEN_TAG}\nS\n{CLOSE_TAG}\n")
     );
     assert_eq!(file.write_block("T", NOW).unwrap().repair, None);
     fs::write(&path, &broken).unwrap();
@@ -99,11 +105,11 @@ fn f2_what_cannot_be_used_is_named() {
     fs::remove_dir(&path).unwrap();
     fs::write(&path, b"\xff\xfea\0").unwrap();
     check("use agent.md: the file is UTF-16, save it as UTF-8");
-    assert!(matches!(file.read(), Err(Error::Encoding { .. })));
+    assert!(matches!(file.read(), Err(Error::Utf16 { .. })));
     fs::write(&path, vec![b'a'; 300_000]).unwrap();
     check("change agent.md: the file is larger than 262144 bytes, move part of it elsewhere");
     let read = file.read().unwrap();
-    assert_eq!((read.extent, read.bytes.len() as u64), (Extent::Beginning, AGENT_MD_BYTES_MAX));
+    assert_eq!((read.extent, read.bytes.len() as u64), (ReadExtent::Beginning, AGENT_MD_BYTES_MAX));
     let mut permissions = fs::metadata(&path).unwrap().permissions();
     permissions.set_readonly(true);
     fs::write(&path, "a").unwrap();
@@ -150,7 +156,7 @@ fn g11_text_written_to_a_replaced_file_is_brought_back() {
     file.write_block("U", NOW).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("a\n\n## Recent"), "{text}");
-    assert!(text.ends_with(&format!("U\n{CLOSE}\nlate\nlater\n")), "{text}");
+    assert!(text.ends_with(&format!("U\n{CLOSE_TAG}\nlate\nlater\n")), "{text}");
 }
 
 #[test]
@@ -182,7 +188,7 @@ fn k5_no_file_has_a_word_of_a_summary_after_its_cleanup() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.md");
-        fs::write(&path, format!("# Notes\n```\n{OPEN}\nan example\n{CLOSE}\n```\n")).unwrap();
+        fs::write(&path, format!("# Notes\n```\n{OPEN_TAG}\nan example\n{CLOSE_TAG}\n```\n")).unwrap();
         let file = AgentFile::new(&path);
         file.write_block("", NOW).unwrap();
         let before = fs::read_to_string(&path).unwrap();

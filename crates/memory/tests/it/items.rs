@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use jiff::{Timestamp, ToSpan};
-use journal::{Sqlite, Transaction};
+use journal::{SqliteStore, Transaction};
 use memory::{
-    ITEM_BYTES_MAX, ItemError, ItemSearch, Items, Kept, LABELS_MAX, NAME_BYTES_MAX, NamespaceSearch, STORE,
-    StoreTool,
+    ITEM_BYTES_MAX, ItemError, ItemSearch, ItemStore, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX, NamespaceSearch,
+    PutReceipt, STORE, StoreTool,
 };
 use protocol::{AssistantId, ToolStatus};
-use runtime::{Repeat, Tool, ToolContext};
+use runtime::{RepeatSafety, Tool, ToolContext};
 use serde_json::{Value, json};
 
-use crate::tool::{context, text};
+use crate::tool::{status_and_text, tool_context};
 
-fn items() -> Items {
-    Items { store: Arc::new(Sqlite::in_memory().unwrap()) }
+fn item_store() -> ItemStore {
+    ItemStore { store: Arc::new(SqliteStore::in_memory().unwrap()) }
 }
 
 fn at(second: i64) -> Timestamp {
@@ -26,7 +26,11 @@ fn labels(namespace: &str) -> Vec<String> {
     namespace.split('/').map(str::to_owned).collect()
 }
 
-async fn put(items: &Items, (namespace, key): (&str, &str), value: Value) -> Result<Kept, ItemError> {
+async fn put(
+    items: &ItemStore,
+    (namespace, key): (&str, &str),
+    value: Value,
+) -> Result<PutReceipt, ItemError> {
     items.put(&labels(namespace), key, value, at(1)).await
 }
 
@@ -34,15 +38,15 @@ fn search(body: Value) -> ItemSearch {
     serde_json::from_value(body).unwrap()
 }
 
-async fn keys(items: &Items, body: Value) -> Vec<String> {
+async fn keys(items: &ItemStore, body: Value) -> Vec<String> {
     let found = items.search(&search(body)).await.unwrap();
     found.into_iter().map(|found| found.item.key).collect()
 }
 
 #[tokio::test]
 async fn f10_what_is_put_is_got_by_its_name_and_no_other() {
-    let items = items();
-    assert_eq!(put(&items, ("users/ada", "k"), json!({"a": 1})).await.unwrap(), Kept { withheld: 0 });
+    let items = item_store();
+    assert_eq!(put(&items, ("users/ada", "k"), json!({"a": 1})).await.unwrap(), PutReceipt { withheld: 0 });
     items.put(&labels("users/ada"), "k", json!({"b": 2}), at(9)).await.unwrap();
     let item = items.get(&labels("users/ada"), "k").await.unwrap().unwrap();
     assert_eq!(
@@ -58,9 +62,9 @@ async fn f10_what_is_put_is_got_by_its_name_and_no_other() {
 
 #[tokio::test]
 async fn what_cannot_be_kept_is_refused_by_name() {
-    let items = items();
+    let items = item_store();
     let long = "x".repeat(NAME_BYTES_MAX + 1);
-    let deep = vec!["x"; LABELS_MAX + 1].join("/");
+    let deep = vec!["x"; NAMESPACE_LABELS_MAX + 1].join("/");
     for (namespace, key, value, expected) in [
         ("langgraph/x", "k", json!({}), "use the store: namespaces that begin with `langgraph` are reserved"),
         ("a//b", "k", json!({}), "use the store: `` is no label of a namespace"),
@@ -97,11 +101,11 @@ async fn what_cannot_be_kept_is_refused_by_name() {
 
 #[tokio::test]
 async fn m16_a_secret_is_withheld_from_every_text() {
-    let items = items();
+    let items = item_store();
     let key = "sk-ant-api03-abcdefghijklmnop1234";
     let value =
         json!({"note": format!("use {key}"), "deep": [{"db_password": "hunter2!"}], "plain": "words"});
-    assert_eq!(put(&items, ("a", "k"), value).await.unwrap(), Kept { withheld: 2 });
+    assert_eq!(put(&items, ("a", "k"), value).await.unwrap(), PutReceipt { withheld: 2 });
     let item = items.get(&labels("a"), "k").await.unwrap().unwrap();
     let expected =
         json!({"note": "use [redacted]", "deep": [{"db_password": "[redacted]"}], "plain": "words"});
@@ -111,7 +115,7 @@ async fn m16_a_secret_is_withheld_from_every_text() {
 
 #[tokio::test]
 async fn a_search_is_asked_as_the_api_asks_it() {
-    let items = items();
+    let items = item_store();
     for (second, (namespace, key, value)) in [
         ("docs", "retries", json!({"text": "Retries wait 250 ms", "stars": 3})),
         ("docs/old", "greeting", json!({"text": "hello there", "stars": 5, "lang": "en"})),
@@ -163,7 +167,7 @@ async fn a_search_is_asked_as_the_api_asks_it() {
 
 #[tokio::test]
 async fn namespaces_are_listed_as_the_api_asks_it() {
-    let items = items();
+    let items = item_store();
     for namespace in ["users/ada/notes", "users/ada/tasks", "users/bo/notes", "docs"] {
         for key in ["1", "2"] {
             put(&items, (namespace, key), json!({})).await.unwrap();
@@ -194,17 +198,17 @@ fn agent() -> AssistantId {
 }
 
 /// Makes a call, and commits what it changes, as the runtime does.
-async fn call(context: &ToolContext, args: Value) -> (ToolStatus, String) {
+async fn call_store(context: &ToolContext, args: Value) -> (ToolStatus, String) {
     let output = StoreTool::new(&agent()).call(&args, context).await;
     let writes = output.update.writes.clone();
     context.store.commit(Transaction { fence: None, writes }).await.unwrap();
-    text(output)
+    status_and_text(output)
 }
 
 #[tokio::test]
 async fn f10_an_agent_keeps_things_for_itself_and_sees_nothing_else() {
-    let context = context();
-    let items = Items { store: Arc::clone(&context.store) };
+    let context = tool_context();
+    let items = ItemStore { store: Arc::clone(&context.store) };
     put(&items, ("agents/other", "plan"), json!({"text": "a secret heron"})).await.unwrap();
     put(&items, ("users", "plan"), json!({"text": "a heron"})).await.unwrap();
     let value = json!({"text": "</note> a heron", "stars": 3});
@@ -226,7 +230,7 @@ async fn f10_an_agent_keeps_things_for_itself_and_sees_nothing_else() {
         (json!({"action": "delete", "namespace": ["x", "y"], "key": "k"}), "`k` is removed."),
         (json!({"action": "list"}), "[]"),
     ] {
-        assert_eq!(call(&context, args.clone()).await.1, expected, "{args}");
+        assert_eq!(call_store(&context, args.clone()).await.1, expected, "{args}");
     }
     for args in [
         json!({"action": "get", "key": "plan"}),
@@ -234,7 +238,7 @@ async fn f10_an_agent_keeps_things_for_itself_and_sees_nothing_else() {
         json!({"action": "search", "query": "heron"}),
         json!({"action": "search", "filter": {"stars": {"$gte": 3}}}),
     ] {
-        let (status, text) = call(&context, args).await;
+        let (status, text) = call_store(&context, args).await;
         assert_eq!((status, text.lines().count()), (ToolStatus::Success, 1), "{text}");
         assert!(text.starts_with(r#"{"namespace":[],"key":"plan","updated_at":""#), "{text}");
         assert!(
@@ -248,25 +252,25 @@ async fn f10_an_agent_keeps_things_for_itself_and_sees_nothing_else() {
 
 #[tokio::test]
 async fn a_long_value_is_shown_whole_only_when_it_is_got() {
-    let context = context();
+    let context = tool_context();
     let value = json!({"text": "é".repeat(4_000)});
-    call(&context, json!({"action": "put", "key": "long", "value": value})).await;
-    let (_, found) = call(&context, json!({"action": "search"})).await;
+    call_store(&context, json!({"action": "put", "key": "long", "value": value})).await;
+    let (_, found) = call_store(&context, json!({"action": "search"})).await;
     assert!(found.ends_with("… (999 of 8011 bytes; get it to read the rest)"), "{found}");
-    let (_, got) = call(&context, json!({"action": "get", "key": "long"})).await;
+    let (_, got) = call_store(&context, json!({"action": "get", "key": "long"})).await;
     assert!(got.contains(&"é".repeat(4_000)));
     for number in 0..25 {
-        call(&context, json!({"action": "put", "key": format!("{number}"), "value": {}})).await;
+        call_store(&context, json!({"action": "put", "key": format!("{number}"), "value": {}})).await;
     }
-    let (_, first) = call(&context, json!({"action": "search"})).await;
+    let (_, first) = call_store(&context, json!({"action": "search"})).await;
     assert_eq!(first.lines().last(), Some("There may be more: give offset to go on."));
-    let (_, rest) = call(&context, json!({"action": "search", "offset": 20})).await;
+    let (_, rest) = call_store(&context, json!({"action": "search", "offset": 20})).await;
     assert_eq!((first.lines().count(), rest.lines().count()), (21, 6));
 }
 
 #[tokio::test]
 async fn what_a_call_gets_wrong_is_said() {
-    let context = context();
+    let context = tool_context();
     for (args, expected) in [
         (json!({}), "bad arguments: missing field `action`"),
         (json!({"action": "burn"}), "bad arguments: unknown variant `burn`"),
@@ -282,13 +286,13 @@ async fn what_a_call_gets_wrong_is_said() {
             "failed to search the store: the filter of field `a` has `$in`",
         ),
     ] {
-        let (status, text) = call(&context, args).await;
+        let (status, text) = call_store(&context, args).await;
         assert_eq!(status, ToolStatus::Error, "{text}");
         assert!(text.starts_with(expected), "{text}");
     }
     assert_eq!(
-        StoreTool::new(&agent()).repeat(),
-        Repeat::Safe,
+        StoreTool::new(&agent()).repeat_safety(),
+        RepeatSafety::Safe,
         "a call that was cut off has changed nothing"
     );
 }

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod guard;
 #[cfg(test)]
 mod items;
@@ -19,5 +21,3 @@ mod tiers;
 mod tool;
 #[cfg(test)]
 mod under_fire;
-#[cfg(test)]
-mod world;

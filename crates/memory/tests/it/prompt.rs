@@ -4,22 +4,22 @@ use std::fs;
 
 use protocol::{EventType, RunStatus};
 use serde_json::json;
-use test_model::Reply;
+use test_model::ScriptedReply;
 
-use crate::world::World;
+use crate::fixture::AgentMdFixture;
 
-fn answers(count: usize) -> Vec<Reply> {
-    (0..count).map(|_| Reply::text("Done.")).collect()
+fn answers(count: usize) -> Vec<ScriptedReply> {
+    (0..count).map(|_| ScriptedReply::text("Done.")).collect()
 }
 
-type Edit = fn(&World);
+type FixtureEdit = fn(&AgentMdFixture);
 
 #[tokio::test]
 async fn f1_an_edit_on_disk_is_seen_by_the_next_turn_of_the_same_thread() {
-    let mut world = World::new(answers(7), vec![]);
-    let thread_id = world.thread().await;
-    world.say(thread_id, "No file.").await;
-    let edits: [Edit; 5] = [
+    let mut world = AgentMdFixture::new(answers(7), vec![]);
+    let thread_id = world.create_thread().await;
+    world.run_turn(thread_id, "No file.").await;
+    let edits: [FixtureEdit; 5] = [
         |world| world.write("- aaaa\n"),
         // The same size, at once, and with the same time of modification.
         |world| {
@@ -37,12 +37,12 @@ async fn f1_an_edit_on_disk_is_seen_by_the_next_turn_of_the_same_thread() {
     ];
     for edit in edits {
         edit(&world);
-        world.say(thread_id, "Go on.").await;
+        world.run_turn(thread_id, "Go on.").await;
     }
-    world.restart();
+    world.forget_cached_file();
     world.write("- eeee\n");
-    world.say(thread_id, "And after a restart.").await;
-    let notes: Vec<String> = world.prompts().iter().map(|prompt| notes_of(prompt)).collect();
+    world.run_turn(thread_id, "And after a restart.").await;
+    let notes: Vec<String> = world.system_prompts().iter().map(|prompt| notes_of(prompt)).collect();
     assert_eq!(notes, ["", "- aaaa", "- bbbb", "- cccc", "", "- dddd", "- eeee"]);
 }
 
@@ -52,7 +52,7 @@ fn notes_of(prompt: &str) -> String {
 
 #[tokio::test]
 async fn f1_an_unchanged_file_is_not_read_again() {
-    let world = World::new(answers(0), vec![]);
+    let world = AgentMdFixture::new(answers(0), vec![]);
     world.write("- a\n");
     let (first, second) = (world.file.read().unwrap(), world.file.read().unwrap());
     assert!(std::sync::Arc::ptr_eq(&first, &second));
@@ -65,71 +65,72 @@ async fn f1_an_unchanged_file_is_not_read_again() {
 
 #[tokio::test]
 async fn f2_what_cannot_be_read_fails_the_turn_with_a_reason_and_a_missing_file_does_not() {
-    let world = World::new(answers(3), vec![]);
-    let thread_id = world.thread().await;
-    assert_eq!(world.say(thread_id, "No file.").await.status, RunStatus::Success);
+    let world = AgentMdFixture::new(answers(3), vec![]);
+    let thread_id = world.create_thread().await;
+    assert_eq!(world.run_turn(thread_id, "No file.").await.status, RunStatus::Success);
     fs::create_dir(world.path()).unwrap();
-    let end = world.say(thread_id, "A folder.").await;
+    let end = world.run_turn(thread_id, "A folder.").await;
     assert_eq!(end.status, RunStatus::Error);
     assert!(end.error.clone().unwrap().contains("it is not a regular file"));
     fs::remove_dir(world.path()).unwrap();
     fs::write(world.path(), b"\xff\xfea\0").unwrap();
-    let end = world.say(thread_id, "UTF-16.").await;
+    let end = world.run_turn(thread_id, "UTF-16.").await;
     assert!(end.error.clone().unwrap().contains("is UTF-16, save it as UTF-8"));
-    assert_eq!(world.server.calls(), 1);
+    assert_eq!(world.server.call_count(), 1);
 }
 
 #[tokio::test]
 async fn f2_a_child_goes_on_with_its_summary_when_the_file_cannot_be_read() {
-    let world = World::new(answers(1), vec![]);
-    let child = world.child("Mine.").await;
+    let world = AgentMdFixture::new(answers(1), vec![]);
+    let child = world.create_child_thread("Mine.").await;
     fs::remove_file(world.path()).unwrap();
     fs::create_dir(world.path()).unwrap();
-    let end = world.say(child, "Go on.").await;
+    let end = world.run_turn(child, "Go on.").await;
     assert_eq!(end.status, RunStatus::Success);
     assert!(end.notices.iter().any(|text| text.contains("it is not a regular file")), "{:?}", end.notices);
-    assert!(world.prompts()[0].contains("Mine."));
+    assert!(world.system_prompts()[0].contains("Mine."));
 }
 
 #[tokio::test]
 async fn f2_a_file_over_the_limit_is_said_once_a_turn() {
-    let calls = Reply::call("c1", "edit_memory", json!({"append": "x"}));
-    let world = World::new([calls, Reply::text("Done.")], vec![]);
+    let calls = ScriptedReply::call("c1", "edit_memory", json!({"append": "x"}));
+    let world = AgentMdFixture::new([calls, ScriptedReply::text("Done.")], vec![]);
     world.write(&"0123456789abcde\n".repeat(20_000));
-    let thread_id = world.thread().await;
-    let end = world.say(thread_id, "Go.").await;
+    let thread_id = world.create_thread().await;
+    let end = world.run_turn(thread_id, "Go.").await;
     assert_eq!(end.notices.len(), 1, "{:?}", end.notices);
     assert!(end.notices[0].contains("is longer than 262144 bytes"), "{:?}", end.notices);
-    assert!(world.prompts()[1].contains("the rest is left out"));
-    let results = world.results(thread_id).await;
+    assert!(world.system_prompts()[1].contains("the rest is left out"));
+    let results = world.tool_results(thread_id).await;
     assert!(results[0].1.contains("the file is larger than 262144 bytes"), "{results:?}");
 }
 
 #[tokio::test]
 async fn f3_two_pending_children_neither_see_nor_lose_each_others_summary() {
-    let world = World::new(answers(5), vec![]);
+    let world = AgentMdFixture::new(answers(5), vec![]);
     world.write("# Notes\n");
-    let (b, d) = (world.child("Summary of B.").await, world.child("Summary of D.").await);
-    let stranger = world.thread().await;
+    let (b, d) =
+        (world.create_child_thread("Summary of B.").await, world.create_child_thread("Summary of D.").await);
+    let stranger = world.create_thread().await;
     assert!(world.text().contains("Summary of D."), "the file shows the newest");
     for thread_id in [b, d, stranger, b, d] {
-        world.say(thread_id, "Go on.").await;
+        world.run_turn(thread_id, "Go on.").await;
     }
     let seen = |prompt: &String| (prompt.contains("of B."), prompt.contains("of D."));
-    let seen: Vec<(bool, bool)> = world.prompts().iter().map(seen).collect();
+    let seen: Vec<(bool, bool)> = world.system_prompts().iter().map(seen).collect();
     assert_eq!(seen, [(true, false), (false, true), (false, false), (true, false), (false, true)]);
-    assert!(world.prompts().iter().all(|prompt| notes_of(prompt) == "# Notes"));
+    assert!(world.system_prompts().iter().all(|prompt| notes_of(prompt) == "# Notes"));
 }
 
 #[tokio::test]
 async fn f5_what_was_read_is_recorded_once_a_run_by_hash() {
-    let calls = Reply::call("c1", "edit_memory", json!({"append": "- new"}));
-    let replies = [Reply::text("One."), calls, Reply::text("Two.")];
-    let world = World::new(replies, vec![]);
+    let calls = ScriptedReply::call("c1", "edit_memory", json!({"append": "- new"}));
+    let replies = [ScriptedReply::text("One."), calls, ScriptedReply::text("Two.")];
+    let world = AgentMdFixture::new(replies, vec![]);
     world.write("- a\n");
-    let thread_id = world.thread().await;
-    world.say(thread_id, "One.").await;
-    world.say(thread_id, "Two.").await;
+    let thread_id = world.create_thread().await;
+    world.run_turn(thread_id, "One.").await;
+    world.run_turn(thread_id, "Two.").await;
     let events = world.events(thread_id).await;
     let read = events.iter().filter(|event| event.event_type == EventType::MemoryRead.as_str());
     // The file changed within the second run, so that one read two versions.
@@ -139,10 +140,10 @@ async fn f5_what_was_read_is_recorded_once_a_run_by_hash() {
 
 #[tokio::test]
 async fn prompts_before_agent_md_stay_in_the_providers_cache() {
-    let world = World::new(answers(1), vec![]);
+    let world = AgentMdFixture::new(answers(1), vec![]);
     world.write("- a\n");
-    let thread_id = world.thread().await;
-    world.say(thread_id, "Go.").await;
+    let thread_id = world.create_thread().await;
+    world.run_turn(thread_id, "Go.").await;
     let body = &world.server.requests()[0].body;
     let last = body["system"].as_array().unwrap().last().unwrap();
     assert_eq!(last.get("cache_control"), None, "what changes between turns ends no cached part: {body}");

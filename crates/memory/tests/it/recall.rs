@@ -9,31 +9,31 @@ mod lineage;
 use std::sync::Arc;
 
 use jiff::{Timestamp, ToSpan};
-use journal::{Sqlite, Store, Transaction, Write};
-use memory::{Recall, RecallError, RecallQuery, RecallTool, Wanted, recall};
+use journal::{SqliteStore, Store, Transaction, Write};
+use memory::{MessageFilter, RecallError, RecallQuery, RecallResult, RecallTool, recall};
 use protocol::{
-    AssistantId, Block, CarryOver, Coverage, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary,
-    Message, NewEvent, ParentKind, Proposal, Seq, Thread, ThreadId, ToolMessage, ToolStatus,
+    AssistantId, CarryOver, ContentBlock, Coverage, EventType, Handoff, HandoffId, HandoffStatus,
+    HandoffSummary, Message, NewEvent, ParentKind, Proposal, Seq, Thread, ThreadId, ToolMessage, ToolStatus,
 };
 use runtime::{Tool, ToolContext};
 use serde_json::{Value, json};
 
-use crate::tool::{context, text};
+use crate::tool::{status_and_text, tool_context};
 
-pub struct Journal {
+pub struct RecallFixture {
     pub store: Arc<dyn Store>,
 }
 
-impl Journal {
+impl RecallFixture {
     pub fn new() -> Self {
-        Self { store: Arc::new(Sqlite::in_memory().unwrap()) }
+        Self { store: Arc::new(SqliteStore::in_memory().unwrap()) }
     }
 
     pub async fn commit(&self, writes: Vec<Write>) {
         self.store.commit(Transaction { fence: None, writes }).await.unwrap();
     }
 
-    pub async fn thread(&self, parent: Option<(ThreadId, ParentKind)>) -> ThreadId {
+    pub async fn create_thread(&self, parent: Option<(ThreadId, ParentKind)>) -> ThreadId {
         let thread_id = ThreadId::generate();
         let blank = Thread::blank(thread_id, AssistantId::default(), Timestamp::UNIX_EPOCH);
         let thread = Thread {
@@ -46,16 +46,16 @@ impl Journal {
     }
 
     /// Hands a thread off as it stands.
-    pub async fn child(&self, parent: ThreadId) -> ThreadId {
+    pub async fn create_child_thread(&self, parent: ThreadId) -> ThreadId {
         let covered = self.store.thread(parent).await.unwrap().unwrap().last_seq;
-        let child = self.covered(parent, covered).await;
-        self.accept(parent, child).await;
+        let child = self.create_covered_child(parent, covered).await;
+        self.accept_handoff(parent, child).await;
         child
     }
 
     /// Hands off what a thread holds up to a seq, as the handoff's rows tell it; the parent's log does not.
-    pub async fn covered(&self, parent: ThreadId, last_seq: Seq) -> ThreadId {
-        let child = self.thread(Some((parent, ParentKind::Handoff))).await;
+    pub async fn create_covered_child(&self, parent: ThreadId, last_seq: Seq) -> ThreadId {
+        let child = self.create_thread(Some((parent, ParentKind::Handoff))).await;
         let handoff = handoff(parent, child);
         let first = proposal(&handoff, 0, last_seq / 2);
         let accepted = proposal(&handoff, 1, last_seq);
@@ -66,51 +66,62 @@ impl Journal {
     }
 
     /// Says in the parent's log that the handoff which seeded the child was accepted.
-    pub async fn accept(&self, parent: ThreadId, child: ThreadId) {
+    pub async fn accept_handoff(&self, parent: ThreadId, child: ThreadId) {
         let filter = journal::HandoffFilter { child_thread_id: Some(child), ..Default::default() };
         let handoff_id = self.store.handoffs(filter).await.unwrap()[0].handoff_id;
-        self.note(parent, EventType::HandoffAccepted, handoff_id).await;
+        self.append_handoff_event(parent, EventType::HandoffAccepted, handoff_id).await;
     }
 
     /// Says something about a handoff in a thread's log.
-    pub async fn note(&self, thread_id: ThreadId, event_type: EventType, handoff_id: HandoffId) {
+    pub async fn append_handoff_event(
+        &self,
+        thread_id: ThreadId,
+        event_type: EventType,
+        handoff_id: HandoffId,
+    ) {
         let content = json!({"handoff_id": handoff_id});
         let events = vec![NewEvent::new(event_type, &content, Timestamp::UNIX_EPOCH).unwrap()];
         self.commit(vec![Write::Append { thread_id, events }]).await;
     }
 
     /// Copies a thread up to a seq.
-    pub async fn fork(&self, from: ThreadId, until: Option<Seq>) -> ThreadId {
-        let into = self.thread(Some((from, ParentKind::Fork))).await;
+    pub async fn fork_thread(&self, from: ThreadId, until: Option<Seq>) -> ThreadId {
+        let into = self.create_thread(Some((from, ParentKind::Fork))).await;
         self.commit(vec![Write::CopyEvents { from, until, into }]).await;
         into
     }
 
     /// Appends messages, a second apart, `hours` after the others.
-    pub async fn say(&self, thread_id: ThreadId, hours: i64, messages: impl IntoIterator<Item = Message>) {
+    pub async fn append_messages(
+        &self,
+        thread_id: ThreadId,
+        hours: i64,
+        messages: impl IntoIterator<Item = Message>,
+    ) {
         let begin = Timestamp::UNIX_EPOCH + hours.hours();
-        let event =
-            |(second, message)| NewEvent::message(&message, begin + i64::from(second).seconds()).unwrap();
+        let event = |(second, message)| {
+            NewEvent::from_message(&message, begin + i64::from(second).seconds()).unwrap()
+        };
         let events = (0_i32..).zip(messages).map(event).collect();
         self.commit(vec![Write::Append { thread_id, events }]).await;
     }
 
-    pub async fn words(&self, thread_id: ThreadId, text: &str) -> Recall {
-        let query = RecallQuery::of(Wanted::Words(text.to_owned()));
+    pub async fn recall_words(&self, thread_id: ThreadId, text: &str) -> RecallResult {
+        let query = RecallQuery::new(MessageFilter::Words(text.to_owned()));
         recall(&*self.store, thread_id, &query).await.unwrap()
     }
 
-    pub async fn range(&self, thread_id: ThreadId, from: Seq, to: Seq) -> Recall {
-        recall(&*self.store, thread_id, &RecallQuery::of(Wanted::Range(from, to))).await.unwrap()
+    pub async fn recall_range(&self, thread_id: ThreadId, from: Seq, to: Seq) -> RecallResult {
+        recall(&*self.store, thread_id, &RecallQuery::new(MessageFilter::Range(from, to))).await.unwrap()
     }
 
-    pub async fn error(&self, thread_id: ThreadId, query: RecallQuery) -> RecallError {
+    pub async fn recall_error(&self, thread_id: ThreadId, query: RecallQuery) -> RecallError {
         recall(&*self.store, thread_id, &query).await.unwrap_err()
     }
 
-    pub async fn call(&self, thread_id: ThreadId, args: Value) -> (ToolStatus, String) {
-        let context = ToolContext { thread_id, store: Arc::clone(&self.store), ..context() };
-        text(RecallTool.call(&args, &context).await)
+    pub async fn call_tool(&self, thread_id: ThreadId, args: Value) -> (ToolStatus, String) {
+        let context = ToolContext { thread_id, store: Arc::clone(&self.store), ..tool_context() };
+        status_and_text(RecallTool.call(&args, &context).await)
     }
 }
 
@@ -161,26 +172,26 @@ fn proposal(handoff: &Handoff, iteration: u32, last_seq: Seq) -> Proposal {
     }
 }
 
-pub fn of_thread(wanted: Wanted, thread: &str) -> RecallQuery {
-    RecallQuery { thread: Some(thread.to_owned()), ..RecallQuery::of(wanted) }
+pub fn query_thread(wanted: MessageFilter, thread: &str) -> RecallQuery {
+    RecallQuery { thread: Some(thread.to_owned()), ..RecallQuery::new(wanted) }
 }
 
-pub fn words(text: &str) -> Wanted {
-    Wanted::Words(text.to_owned())
+pub fn words_filter(text: &str) -> MessageFilter {
+    MessageFilter::Words(text.to_owned())
 }
 
-pub fn result(name: &str, output: &str) -> Message {
+pub fn tool_result(name: &str, output: &str) -> Message {
     Message::Tool(ToolMessage {
         id: None,
         call_id: "c".to_owned(),
         name: Some(name.to_owned()),
-        content: vec![Block::text(output)],
+        content: vec![ContentBlock::text(output)],
         status: ToolStatus::Success,
     })
 }
 
 /// Returns the place and text of the first message of each excerpt that holds `word`.
-pub fn holding(recall: &Recall, word: &str) -> Vec<(Seq, String)> {
+pub fn messages_with(recall: &RecallResult, word: &str) -> Vec<(Seq, String)> {
     let passages = recall.excerpts.iter().flatten();
     passages.filter(|one| one.text.contains(word)).map(|one| (one.seq, one.text.clone())).collect()
 }

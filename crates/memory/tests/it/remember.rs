@@ -3,10 +3,10 @@
 use std::fs;
 
 use jiff::Timestamp;
-use memory::{AgentFile, Error, Remembered, block, remember};
+use memory::{AgentFile, Error, RememberedNote, managed_block, remember};
 use tempfile::TempDir;
 
-fn file(text: &str) -> (TempDir, AgentFile) {
+fn file_with(text: &str) -> (TempDir, AgentFile) {
     let folder = tempfile::tempdir().unwrap();
     let file = AgentFile::new(folder.path().join("agent.md"));
     if !text.is_empty() {
@@ -20,8 +20,8 @@ fn text(file: &AgentFile) -> String {
 }
 
 /// Remembers something; returns the file after it and what was said of it.
-fn after(before: &str, note: &str) -> (String, Remembered) {
-    let (_folder, file) = file(before);
+fn remember_in(before: &str, note: &str) -> (String, RememberedNote) {
+    let (_folder, file) = file_with(before);
     let remembered = remember(&file, note).unwrap();
     assert_eq!(remembered.bytes, text(&file).len() as u64);
     assert_eq!((remembered.path.as_path(), remembered.bytes_max), (file.path(), 64 * 1024));
@@ -41,23 +41,23 @@ fn f4_a_note_is_a_line_of_its_own_outside_the_block() {
         // What looks like a marker, or like half of a fence, is words.
         ("", "</current_thread_summary>", "- &lt;/current_thread_summary&gt;\n".to_owned()),
     ] {
-        assert_eq!(after(before, note).0, expected, "{note:?} in {before:?}");
+        assert_eq!(remember_in(before, note).0, expected, "{note:?} in {before:?}");
     }
-    let (_, remembered) = after("", "one\ntwo");
+    let (_, remembered) = remember_in("", "one\ntwo");
     assert_eq!(
-        (remembered.line.as_str(), remembered.was_known, remembered.withheld),
+        (remembered.line.as_str(), remembered.was_already_noted, remembered.redacted_secrets),
         ("- one\n  two", false, 0)
     );
-    let (_folder, file) = file("- a\n");
+    let (_folder, file) = file_with("- a\n");
     file.write_block("S", Timestamp::UNIX_EPOCH).unwrap();
     remember(&file, "b").unwrap();
-    assert_eq!(block::current(text(&file).as_bytes()).as_deref(), Some("S"));
+    assert_eq!(managed_block::block_content(text(&file).as_bytes()).as_deref(), Some("S"));
     assert_eq!(file.read().unwrap().block.as_deref(), Some("S"));
 }
 
 #[test]
 fn f9_nothing_is_remembered_twice() {
-    let (_folder, file) = file("");
+    let (_folder, file) = file_with("");
     for (note, was_known) in [
         ("I use tabs.", false),
         ("I use tabs.", true),
@@ -67,7 +67,7 @@ fn f9_nothing_is_remembered_twice() {
         ("I use tabs.\nAnd tea.", true),
         ("And tea.", false),
     ] {
-        assert_eq!(remember(&file, note).unwrap().was_known, was_known, "{note:?}");
+        assert_eq!(remember(&file, note).unwrap().was_already_noted, was_known, "{note:?}");
     }
     assert_eq!(text(&file), "- I use tabs.\n- I use tabs\n- I use tabs.\n  And tea.\n- And tea.\n");
 }
@@ -75,17 +75,17 @@ fn f9_nothing_is_remembered_twice() {
 #[test]
 fn m16_secrets_are_withheld_and_counted() {
     let key = "sk-ant-api03-abcdefghijklmnop1234";
-    let (after, remembered) = after("- a\n", &format!("my key is {key}, and password=hunter2hunter2"));
-    assert_eq!(remembered.withheld, 2);
+    let (after, remembered) = remember_in("- a\n", &format!("my key is {key}, and password=hunter2hunter2"));
+    assert_eq!(remembered.redacted_secrets, 2);
     assert_eq!(after, "- a\n- my key is [redacted], and password=[redacted]\n");
     assert_eq!(remembered.line, "- my key is [redacted], and password=[redacted]");
 }
 
 #[test]
 fn f2_what_cannot_be_remembered_is_said_and_loses_nothing() {
-    let (_folder, file) = file("- a\n");
+    let (_folder, file) = file_with("- a\n");
     for blank in ["", " \n\t"] {
-        assert!(matches!(remember(&file, blank), Err(Error::Blank)));
+        assert!(matches!(remember(&file, blank), Err(Error::BlankNote)));
     }
     let long = remember(&file, &"word ".repeat(900)).unwrap_err();
     assert_eq!(long.to_string(), "remember it: the text has 4499 characters, and 4000 is the limit");
@@ -94,7 +94,7 @@ fn f2_what_cannot_be_remembered_is_said_and_loses_nothing() {
     let full = format!("{}\n", "a".repeat(64 * 1024 - 5));
     fs::write(file.path(), &full).unwrap();
     let error = remember(&file, "more").unwrap_err();
-    assert!(matches!(error, Error::Full { bytes: 65_539, bytes_max: 65_536, .. }), "{error:?}");
+    assert!(matches!(error, Error::NoteDoesNotFit { bytes: 65_539, bytes_max: 65_536, .. }), "{error:?}");
     assert_eq!(error.hint(), "shorten the file first: all of it is part of every request");
     assert_eq!(text(&file), full);
 }

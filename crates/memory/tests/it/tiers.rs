@@ -14,85 +14,88 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use journal::{
-    EventQuery, MemoryCounts, OutboxItem, OutboxQuery, RunPatch, Sqlite, Store, Transaction, Write,
+    EventQuery, MemoryCounts, OutboxItem, OutboxQuery, RunPatch, SqliteStore, Store, Transaction, Write,
 };
-use memory::{Settings, Settled, SummarizationError, SummarizationHandoff, TRANSFER_DUE, Tiering};
+use memory::{
+    MemorySettings, SummarizationError, SummarizationHandoff, SummarizationWorker, SummarizedTurns,
+    TRANSFER_OUTBOX_KIND,
+};
 use model::ChatModel;
 use protocol::{
-    AiMessage, AssistantId, Block, Event, EventType, LoggedTurn, Message, NewEvent, ParentKind, Run, RunId,
-    RunStatus, Seq, Thread, ThreadId, ToolMessage, ToolStatus, TurnsArchived, Usage,
+    AiMessage, AssistantId, ContentBlock, Event, EventType, LoggedMessage, Message, NewEvent, ParentKind,
+    Run, RunId, RunStatus, Seq, Thread, ThreadId, ToolMessage, ToolStatus, TurnsArchived, Usage,
 };
-use runtime::{Contexts, Frames};
+use runtime::{ContextCache, FrameSender};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 use tokio_util::sync::CancellationToken;
 
 /// The model threads are sent to.
 const MODEL: &str = "anthropic/large";
 
 /// A journal, and a small model that plays replies.
-pub struct Desk {
+pub struct TierFixture {
     pub store: Arc<dyn Store>,
-    pub server: Server,
-    pub settings: Settings,
+    pub server: ScriptedServer,
+    pub settings: MemorySettings,
     /// The tokens the small model takes.
     pub window: u64,
-    contexts: Arc<Contexts>,
+    contexts: Arc<ContextCache>,
 }
 
-impl Desk {
-    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::on(Arc::new(Sqlite::in_memory().unwrap()), replies)
+impl TierFixture {
+    pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
+        Self::with_store(Arc::new(SqliteStore::in_memory().unwrap()), replies)
     }
 
-    pub fn on(store: Arc<dyn Store>, replies: impl IntoIterator<Item = Reply>) -> Self {
-        let server = Server::start(Script::new(replies)).unwrap();
-        let (settings, contexts) = (Settings::default(), Arc::default());
+    pub fn with_store(store: Arc<dyn Store>, replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
+        let server = ScriptedServer::start(Script::new(replies)).unwrap();
+        let (settings, contexts) = (MemorySettings::default(), Arc::default());
         Self { store, server, settings, window: 100_000, contexts }
     }
 
     /// The small model.
     fn model(&self) -> Arc<dyn ChatModel> {
-        let settings = model::Settings {
+        let settings = model::ProviderSettings {
             api_key: Some("test".into()),
             base_url: Some(self.server.url().to_owned()),
             retries_max: 0,
             context_tokens: Some(self.window),
-            ..model::Settings::default()
+            ..model::ProviderSettings::default()
         };
         model::connect("anthropic/small".parse().unwrap(), settings).unwrap()
     }
 
-    pub fn tiers(&self) -> SummarizationHandoff {
+    pub fn summarization(&self) -> SummarizationHandoff {
         let (store, settings) = (Arc::clone(&self.store), self.settings.clone());
-        SummarizationHandoff { store, summariser: Some(self.model()), settings }
+        SummarizationHandoff { store, summarizer: Some(self.model()), settings }
     }
 
     /// As [`Self::tiers`], without a model.
-    pub fn offline(&self) -> SummarizationHandoff {
-        SummarizationHandoff { summariser: None, ..self.tiers() }
+    pub fn offline_summarization(&self) -> SummarizationHandoff {
+        SummarizationHandoff { summarizer: None, ..self.summarization() }
     }
 
-    pub fn tiering(&self) -> Tiering {
-        Tiering {
-            tiers: Arc::new(self.tiers()),
+    pub fn worker(&self) -> SummarizationWorker {
+        SummarizationWorker {
+            summarization: Arc::new(self.summarization()),
             contexts: Arc::clone(&self.contexts),
             model: MODEL.to_owned(),
             window: None,
         }
     }
 
-    pub async fn settle(&self) -> Result<Vec<Settled>, SummarizationError> {
-        self.tiering().settle(&Frames::default(), &CancellationToken::new()).await
+    pub async fn summarize_queue(&self) -> Result<Vec<SummarizedTurns>, SummarizationError> {
+        self.worker().summarize_queue(&FrameSender::default(), &CancellationToken::new()).await
     }
 
-    pub async fn thread(&self) -> ThreadId {
-        self.thread_of("agent", |_| {}).await
+    pub async fn create_thread(&self) -> ThreadId {
+        self.create_thread_of("agent", |_| {}).await
     }
 
-    pub async fn thread_of(&self, agent_id: &str, change: impl FnOnce(&mut Thread)) -> ThreadId {
+    pub async fn create_thread_of(&self, agent_id: &str, change: impl FnOnce(&mut Thread)) -> ThreadId {
         let thread_id = ThreadId::generate();
-        let mut thread = Thread::blank(thread_id, agent_id.parse().unwrap(), at(0));
+        let mut thread = Thread::blank(thread_id, agent_id.parse().unwrap(), timestamp(0));
         change(&mut thread);
         self.commit(vec![Write::CreateThread(thread)]).await;
         thread_id
@@ -109,11 +112,11 @@ impl Desk {
 
     /// Adds a conversation in its compact form, a minute a line: `U: …`, `A: …`, `C: …` an assistant that says that and
     /// calls a tool, `T: …` the tool's result.
-    pub async fn say(&self, thread_id: ThreadId, lines: &[&str]) -> Vec<Seq> {
+    pub async fn append_lines(&self, thread_id: ThreadId, lines: &[&str]) -> Vec<Seq> {
         let minute = self.store.thread(thread_id).await.unwrap().unwrap().last_seq;
         let event = |(number, line): (u64, &&str)| {
-            let at = at(i64::try_from(minute + number).unwrap() * 60);
-            NewEvent::message(&message(line), at).unwrap()
+            let at = timestamp(i64::try_from(minute + number).unwrap() * 60);
+            NewEvent::from_message(&parse_line(line), at).unwrap()
         };
         self.append(thread_id, (1..).zip(lines).map(event).collect()).await
     }
@@ -128,10 +131,10 @@ impl Desk {
             model: None,
             failure: None,
             lease_owner: Some("test".to_owned()),
-            lease_until: Some(at(1_000_000)),
+            lease_until: Some(timestamp(1_000_000)),
             usage: Usage::default(),
-            created_at: at(0),
-            updated_at: at(0),
+            created_at: timestamp(0),
+            updated_at: timestamp(0),
         };
         let run_id = run.run_id;
         self.commit(vec![Write::AdmitRun(run)]).await;
@@ -144,16 +147,16 @@ impl Desk {
     }
 
     pub async fn enqueue(&self, thread_id: ThreadId) {
-        let item = self.due(thread_id, at(9)).await;
-        self.commit(vec![Write::Enqueue(item)]).await;
+        let item = self.transfer_item(thread_id, timestamp(9)).await;
+        self.commit(vec![Write::PutOutboxItem(item)]).await;
     }
 
-    pub async fn due(&self, thread_id: ThreadId, now: Timestamp) -> OutboxItem {
-        memory::transfer_due(&*self.store, &agent(), thread_id, now).await.unwrap()
+    pub async fn transfer_item(&self, thread_id: ThreadId, now: Timestamp) -> OutboxItem {
+        memory::build_transfer_item(&*self.store, &agent_id(), thread_id, now).await.unwrap()
     }
 
-    pub async fn queue(&self) -> Vec<OutboxItem> {
-        self.store.outbox(OutboxQuery::of(TRANSFER_DUE, 10)).await.unwrap()
+    pub async fn queued_items(&self) -> Vec<OutboxItem> {
+        self.store.outbox(OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, 10)).await.unwrap()
     }
 
     /// A marker of a compaction that condensed everything up to `last_seq`.
@@ -164,29 +167,29 @@ impl Desk {
             "summary": "condensed", "sections": {"goal": "g"}, "last_request_seq": request, "duration_ms": 1,
             "carry_over": {"last_request_answered": true},
         });
-        let marker = NewEvent::new(EventType::Compacted, &content, at(1)).unwrap();
+        let marker = NewEvent::new(EventType::Compacted, &content, timestamp(1)).unwrap();
         self.append(thread_id, vec![marker]).await[0]
     }
 
-    pub async fn trace(&self, thread_id: ThreadId) -> Vec<LoggedTurn> {
-        self.tiers().get_task_trace(thread_id, None, 5_000).await.unwrap()
+    pub async fn task_trace(&self, thread_id: ThreadId) -> Vec<LoggedMessage> {
+        self.summarization().get_task_trace(thread_id, None, 5_000).await.unwrap()
     }
 
     /// Returns the texts of the turns that no summary stands for.
-    pub async fn left(&self, thread_id: ThreadId) -> Vec<String> {
-        let trace = self.trace(thread_id).await;
+    pub async fn unarchived_texts(&self, thread_id: ThreadId) -> Vec<String> {
+        let trace = self.task_trace(thread_id).await;
         trace.into_iter().filter(|turn| !turn.is_archived).map(|turn| turn.content).collect()
     }
 
     pub async fn counts(&self) -> MemoryCounts {
-        self.store.memory_counts(&agent()).await.unwrap()
+        self.store.memory_counts(&agent_id()).await.unwrap()
     }
 
     pub async fn events(&self, thread_id: ThreadId) -> Vec<Event> {
         self.store.events(thread_id, EventQuery::after(0, 5_000)).await.unwrap()
     }
 
-    pub async fn archived(&self, thread_id: ThreadId) -> Vec<TurnsArchived> {
+    pub async fn archived_events(&self, thread_id: ThreadId) -> Vec<TurnsArchived> {
         let types = vec![EventType::TurnsArchived];
         let query = EventQuery { types, ..EventQuery::after(0, 5_000) };
         let archived = self.store.events(thread_id, query).await.unwrap();
@@ -194,51 +197,51 @@ impl Desk {
     }
 
     /// Returns what a model would be sent of the thread, as it is read anew.
-    pub async fn context(&self, thread_id: ThreadId) -> Vec<String> {
-        let context = Contexts::default().read(&*self.store, thread_id).await.unwrap();
+    pub async fn context_texts(&self, thread_id: ThreadId) -> Vec<String> {
+        let context = ContextCache::default().read_context(&*self.store, thread_id).await.unwrap();
         context.messages.iter().map(Message::text).collect()
     }
 
     /// Returns the texts of the requests the small model was sent.
-    pub fn asked(&self) -> Vec<String> {
-        self.server.requests().iter().map(|request| texts(&request.body["messages"])).collect()
+    pub fn model_prompts(&self) -> Vec<String> {
+        self.server.requests().iter().map(|request| request_text(&request.body["messages"])).collect()
     }
 }
 
 /// Returns all text of a part of a request.
-pub fn texts(body: &Value) -> String {
+pub fn request_text(body: &Value) -> String {
     match body {
         Value::String(text) => format!("{text}\n"),
-        Value::Array(items) => items.iter().map(texts).collect(),
-        Value::Object(fields) => fields.values().map(texts).collect(),
+        Value::Array(items) => items.iter().map(request_text).collect(),
+        Value::Object(fields) => fields.values().map(request_text).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
     }
 }
 
-pub fn agent() -> AssistantId {
+pub fn agent_id() -> AssistantId {
     AssistantId::default()
 }
 
 /// The second after the first of March 2026.
-pub fn at(second: i64) -> Timestamp {
+pub fn timestamp(second: i64) -> Timestamp {
     "2026-03-01T09:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(second)
 }
 
-fn message(line: &str) -> Message {
+fn parse_line(line: &str) -> Message {
     let (sign, text) = line.split_once(": ").unwrap();
     let call_id = "c1".to_owned();
     match sign {
         "U" => Message::human(text),
         "A" => Message::ai(text),
         "C" => {
-            let call = Block::ToolCall { id: call_id, name: "shell".to_owned(), args: json!({}) };
-            Message::Ai(AiMessage { content: vec![Block::text(text), call], ..AiMessage::default() })
+            let call = ContentBlock::ToolCall { id: call_id, name: "shell".to_owned(), args: json!({}) };
+            Message::Ai(AiMessage { content: vec![ContentBlock::text(text), call], ..AiMessage::default() })
         }
         "T" => Message::Tool(ToolMessage {
             id: None,
             call_id,
             name: None,
-            content: vec![Block::text(text)],
+            content: vec![ContentBlock::text(text)],
             status: ToolStatus::Success,
         }),
         other => unreachable!("no sign {other:?}"),
@@ -246,10 +249,10 @@ fn message(line: &str) -> Message {
 }
 
 /// A reply that is a summary, for every request.
-pub fn always(text: &str) -> Reply {
-    Reply { always: true, ..Reply::text(text) }
+pub fn repeated_reply(text: &str) -> ScriptedReply {
+    ScriptedReply { always: true, ..ScriptedReply::text(text) }
 }
 
-pub fn subagent(thread: &mut Thread) {
+pub fn mark_as_subagent(thread: &mut Thread) {
     thread.parent_kind = Some(ParentKind::Subagent);
 }

@@ -5,31 +5,33 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::Sqlite;
-use memory::{AgentFile, EditMemory};
+use journal::SqliteStore;
+use memory::{AgentFile, EditMemoryTool};
 use protocol::{Message, RunId, ThreadId, ToolMessage, ToolStatus};
-use runtime::{Channels, Detail, Frames, Repeat, Subject, Tool, ToolContext, ToolOutput};
+use runtime::{
+    CallSubject, Channels, FrameSender, RepeatSafety, ReviewDetail, Tool, ToolContext, ToolOutput,
+};
 use serde_json::{Value, json};
-use test_model::Reply;
+use test_model::ScriptedReply;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::World;
+use crate::fixture::AgentMdFixture;
 
-pub fn context() -> ToolContext {
+pub fn tool_context() -> ToolContext {
     ToolContext {
         thread_id: ThreadId::generate(),
         run_id: RunId::generate(),
         call_id: "c1".to_owned(),
         workspace: std::env::temp_dir(),
         cancel: CancellationToken::new(),
-        store: Arc::new(Sqlite::in_memory().unwrap()),
-        frames: Frames::default(),
+        store: Arc::new(SqliteStore::in_memory().unwrap()),
+        frames: FrameSender::default(),
         channels: Arc::new(Channels::new()),
         answers: Vec::new(),
     }
 }
 
-pub fn text(output: ToolOutput) -> (ToolStatus, String) {
+pub fn status_and_text(output: ToolOutput) -> (ToolStatus, String) {
     let message = ToolMessage {
         id: None,
         call_id: String::new(),
@@ -40,19 +42,22 @@ pub fn text(output: ToolOutput) -> (ToolStatus, String) {
     (output.status, Message::Tool(message).text())
 }
 
-async fn call(file: &Arc<AgentFile>, args: Value) -> (ToolStatus, String) {
-    text(EditMemory::new(Arc::clone(file)).call(&args, &context()).await)
+async fn call_tool(file: &Arc<AgentFile>, args: Value) -> (ToolStatus, String) {
+    status_and_text(EditMemoryTool::new(Arc::clone(file)).call(&args, &tool_context()).await)
 }
 
 #[tokio::test]
 async fn f4_the_agent_edits_its_memory_and_reads_it_in_the_next_step() {
     let args = json!({"edits": [{"old_string": "tabs", "new_string": "spaces"}], "append": "- likes tea"});
-    let world = World::new([Reply::call("c1", "edit_memory", args), Reply::text("Done.")], vec![]);
+    let world = AgentMdFixture::new(
+        [ScriptedReply::call("c1", "edit_memory", args), ScriptedReply::text("Done.")],
+        vec![],
+    );
     world.write("- tabs\n");
     AgentFile::new(world.path()).write_block("S", Timestamp::UNIX_EPOCH).unwrap();
-    let thread_id = world.thread().await;
-    let end = world.say(thread_id, "Remember.").await;
-    let results = world.results(thread_id).await;
+    let thread_id = world.create_thread().await;
+    let end = world.run_turn(thread_id, "Remember.").await;
+    let results = world.tool_results(thread_id).await;
     assert_eq!((results[0].0, &*results[0].1), (ToolStatus::Success, results[0].1.as_str()));
     assert!(results[0].1.starts_with("agent.md is changed (2 of 2 parts;"), "{results:?}");
     assert!(
@@ -61,7 +66,7 @@ async fn f4_the_agent_edits_its_memory_and_reads_it_in_the_next_step() {
         world.text()
     );
     assert_eq!(world.file.read().unwrap().block.as_deref(), Some("S"));
-    assert!(world.prompts()[1].contains("- spaces\n- likes tea"));
+    assert!(world.system_prompts()[1].contains("- spaces\n- likes tea"));
     assert_eq!(end.notices, Vec::<String>::new());
 }
 
@@ -76,16 +81,17 @@ async fn f4_refused_parts_leave_the_others_and_are_named() {
         {"old_string": "S\n</current", "new_string": "T\n</current"},
         {"old_string": "- b", "new_string": "</current_thread_summary>"},
     ]);
-    let (status, text) = call(&file, json!({"edits": edits})).await;
+    let (status, text) = call_tool(&file, json!({"edits": edits})).await;
     assert_eq!(status, ToolStatus::Error);
     let lines: Vec<&str> = text.lines().map(|line| line.split([':', ';']).next().unwrap()).collect();
     assert_eq!(lines, ["agent.md is changed (1 of 3 parts", "edit 2 was refused", "edit 3 was refused"]);
     assert!(fs::read_to_string(file.path()).unwrap().starts_with("- x\n- b\n"));
     assert_eq!(file.read().unwrap().block.as_deref(), Some("S"));
-    let (status, text) = call(&file, json!({"edits": [{"old_string": "absent", "new_string": ""}]})).await;
+    let (status, text) =
+        call_tool(&file, json!({"edits": [{"old_string": "absent", "new_string": ""}]})).await;
     assert_eq!((status, text.lines().next()), (ToolStatus::Error, Some("agent.md is unchanged.")));
     for args in [json!({}), json!({"append": 1}), json!({"edits": [], "path": "x"})] {
-        let (status, text) = call(&file, args).await;
+        let (status, text) = call_tool(&file, args).await;
         assert_eq!(status, ToolStatus::Error);
         assert!(text.starts_with("bad arguments: "), "{text}");
     }
@@ -95,7 +101,7 @@ async fn f4_refused_parts_leave_the_others_and_are_named() {
 async fn f4_a_missing_memory_is_made_privately() {
     let folder = tempfile::tempdir().unwrap();
     let file = Arc::new(AgentFile::new(folder.path().join("agents/agent/agent.md")));
-    let (status, _) = call(&file, json!({"append": "- a"})).await;
+    let (status, _) = call_tool(&file, json!({"append": "- a"})).await;
     assert_eq!(status, ToolStatus::Success);
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "- a\n");
     #[cfg(unix)]
@@ -110,16 +116,16 @@ async fn a_person_is_shown_the_diff_and_nothing_is_changed_before() {
     let folder = tempfile::tempdir().unwrap();
     let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
     fs::write(file.path(), "- a\n- b\n").unwrap();
-    let tool = EditMemory::new(Arc::clone(&file));
-    assert_eq!(tool.repeat(), Repeat::Never);
+    let tool = EditMemoryTool::new(Arc::clone(&file));
+    assert_eq!(tool.repeat_safety(), RepeatSafety::Unsafe);
     let args = json!({"edits": [{"old_string": "- a", "new_string": "- x"}], "append": "- c"});
-    let review = tool.review(&args, &context()).await;
-    assert_eq!(review.subjects, [Subject::Path(PathBuf::from("agent.md"))]);
+    let review = tool.review(&args, &tool_context()).await;
+    assert_eq!(review.subjects, [CallSubject::Path(PathBuf::from("agent.md"))]);
     let diff = "--- a/agent.md\n+++ b/agent.md\n@@ -1,2 +1,3 @@\n-- a\n+- x\n - b\n+- c\n";
-    assert_eq!(review.detail, Detail::Diff(diff.to_owned()));
+    assert_eq!(review.detail, ReviewDetail::Diff(diff.to_owned()));
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "- a\n- b\n");
     // A call that would be refused is about nothing.
-    assert_eq!(tool.review(&json!({"edits": []}), &context()).await.subjects, []);
+    assert_eq!(tool.review(&json!({"edits": []}), &tool_context()).await.subjects, []);
 }
 
 #[tokio::test]
@@ -129,23 +135,25 @@ async fn f9_the_agent_is_told_how_many_secrets_were_withheld() {
     fs::write(file.path(), "- a\n").unwrap();
     let edits = json!([{"old_string": "- a", "new_string": "- a, password=hunter2hunter2"}]);
     let key = "sk-ant-api03-abcdefghijklmnop1234";
-    let (status, text) = call(&file, json!({"edits": edits, "append": format!("- the key is {key}")})).await;
+    let (status, text) =
+        call_tool(&file, json!({"edits": edits, "append": format!("- the key is {key}")})).await;
     assert_eq!(status, ToolStatus::Success);
     assert!(text.contains("2 secrets were withheld: secrets are never kept in agent.md"), "{text}");
     let kept = fs::read_to_string(file.path()).unwrap();
     assert_eq!(kept, "- a, password=[redacted]\n- the key is [redacted]\n");
     // A person decides about what would be there, and sees no secret either.
-    let tool = EditMemory::new(file);
-    let review = tool.review(&json!({"append": format!("- {key}")}), &context()).await;
-    let Detail::Diff(diff) = review.detail else { panic!("no diff") };
+    let tool = EditMemoryTool::new(file);
+    let review = tool.review(&json!({"append": format!("- {key}")}), &tool_context()).await;
+    let ReviewDetail::Diff(diff) = review.detail else { panic!("no diff") };
     assert!(diff.contains("+- [redacted]") && !diff.contains(key), "{diff}");
 }
 
 #[tokio::test]
 async fn f9_nothing_is_kept_that_nobody_asked_for() {
-    let world = World::new([Reply::text("Hello, Ada."), Reply::text("Nice.")], vec![]);
-    let thread_id = world.thread().await;
-    world.say(thread_id, "I am Ada, I always use tabs, and I live in Paris.").await;
-    world.say(thread_id, "My cat is called Ida.").await;
+    let world =
+        AgentMdFixture::new([ScriptedReply::text("Hello, Ada."), ScriptedReply::text("Nice.")], vec![]);
+    let thread_id = world.create_thread().await;
+    world.run_turn(thread_id, "I am Ada, I always use tabs, and I live in Paris.").await;
+    world.run_turn(thread_id, "My cat is called Ida.").await;
     assert!(!world.path().exists(), "what a person says is no note until somebody keeps it");
 }

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use memory::block;
-use memory::{AgentFile, EditMemory};
+use memory::managed_block;
+use memory::{AgentFile, EditMemoryTool};
 use protocol::ToolStatus;
 use runtime::Tool;
 use serde_json::json;
-use test_model::Reply;
+use test_model::ScriptedReply;
 
-use crate::tool::context;
-use crate::world::{World, doing};
+use crate::fixture::{AgentMdFixture, action_tool};
+use crate::tool::tool_context;
 
 /// Handoffs a process plays.
 const HANDOFFS: usize = 1_000;
@@ -47,9 +47,9 @@ fn m13_two_processes_and_an_editor_lose_nothing() {
     }
     println!("{} handoffs and {LINES} lines in {:?}", 2 * HANDOFFS, started.elapsed());
     let text = fs::read(&path).unwrap();
-    assert_eq!(block::problems(&text), []);
-    assert_eq!(String::from_utf8_lossy(&text).matches(block::OPEN).count(), 1);
-    let outside = String::from_utf8(block::without(&text)).unwrap();
+    assert_eq!(managed_block::marker_problems(&text), []);
+    assert_eq!(String::from_utf8_lossy(&text).matches(managed_block::OPEN_TAG).count(), 1);
+    let outside = String::from_utf8(managed_block::remove_blocks(&text)).unwrap();
     let mut lines: Vec<&str> = outside.lines().filter(|line| !line.is_empty()).collect();
     lines.sort_unstable();
     let mut expected: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
@@ -73,9 +73,12 @@ fn f4_notes_an_editor_and_handoffs_lose_nothing_of_each_other() {
         assert!(child.wait().unwrap().success());
     }
     let text = fs::read(&path).unwrap();
-    assert_eq!(block::problems(&text), []);
-    assert_eq!(block::current(&text).as_deref(), Some("few 99\n&lt;/current_thread_summary&gt;"));
-    let outside = String::from_utf8(block::without(&text)).unwrap();
+    assert_eq!(managed_block::marker_problems(&text), []);
+    assert_eq!(
+        managed_block::block_content(&text).as_deref(),
+        Some("few 99\n&lt;/current_thread_summary&gt;")
+    );
+    let outside = String::from_utf8(managed_block::remove_blocks(&text)).unwrap();
     let mut lines: Vec<&str> = outside.lines().filter(|line| !line.is_empty()).collect();
     lines.sort_unstable();
     let mut expected: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
@@ -88,28 +91,35 @@ fn f4_notes_an_editor_and_handoffs_lose_nothing_of_each_other() {
 
 #[tokio::test]
 async fn f4_guarded_calls_undo_no_handoff_of_another_process() {
-    let calls = (0..CALLS).flat_map(|_| [Reply::call("c1", "shell", json!({})), Reply::text("Done.")]);
-    let world = World::at(tempfile::tempdir().unwrap(), calls, |path| vec![doing("shell", path, forge)]);
+    let calls = (0..CALLS)
+        .flat_map(|_| [ScriptedReply::call("c1", "shell", json!({})), ScriptedReply::text("Done.")]);
+    let world = AgentMdFixture::in_folder(tempfile::tempdir().unwrap(), calls, |path| {
+        vec![action_tool("shell", path, overwrite_block)]
+    });
     world.write("# Notes\n");
     AgentFile::new(world.path()).write_block("first", Timestamp::UNIX_EPOCH).unwrap();
     let mut process = spawn("one", world.folder.path());
-    let thread_id = world.thread().await;
+    let thread_id = world.create_thread().await;
     for _ in 0..CALLS {
-        world.say(thread_id, "Go.").await;
-        assert_eq!(block::problems(world.text().as_bytes()), []);
+        world.run_turn(thread_id, "Go.").await;
+        assert_eq!(managed_block::marker_problems(world.text().as_bytes()), []);
     }
     assert!(process.wait().unwrap().success());
     let text = world.text();
-    assert_eq!(block::problems(text.as_bytes()), []);
-    assert_eq!(block::current(text.as_bytes()).as_deref(), Some("one 999\n&lt;/current_thread_summary&gt;"));
-    let outside = String::from_utf8(block::without(text.as_bytes())).unwrap();
+    assert_eq!(managed_block::marker_problems(text.as_bytes()), []);
+    assert_eq!(
+        managed_block::block_content(text.as_bytes()).as_deref(),
+        Some("one 999\n&lt;/current_thread_summary&gt;")
+    );
+    let outside = String::from_utf8(managed_block::remove_blocks(text.as_bytes())).unwrap();
     assert!(outside.starts_with("# Notes\n") && !outside.contains("one "), "{outside}");
 }
 
 /// Rewrites agent.md as a script may: reads it, changes block and notes, and puts a new file in its place.
-fn forge(path: &PathBuf) {
+fn overwrite_block(path: &PathBuf) {
     let text = fs::read_to_string(path).unwrap();
-    let forged = text.replace(block::OPEN, &format!("{}\nforged", block::OPEN)) + "- noted\n";
+    let forged =
+        text.replace(managed_block::OPEN_TAG, &format!("{}\nforged", managed_block::OPEN_TAG)) + "- noted\n";
     let temporary = path.with_file_name("forged");
     fs::write(&temporary, forged).unwrap();
     fs::rename(temporary, path).unwrap();
@@ -159,7 +169,7 @@ fn f4_an_agent_killed_while_it_keeps_notes_loses_none_it_was_told_are_kept() {
 #[test]
 fn process_that_plays_a_role() {
     let (Ok(role), Some(folder)) = (env::var(ROLE), env::var_os(FOLDER)) else { return };
-    play(&role, &PathBuf::from(folder).join("agent.md"));
+    play_role(&role, &PathBuf::from(folder).join("agent.md"));
 }
 
 fn spawn(role: &str, folder: &Path) -> Child {
@@ -173,11 +183,11 @@ fn command(role: &str, folder: &Path) -> Command {
 }
 
 /// Keeps notes as an agent does: adds one, then changes it.
-fn keep_notes(path: &Path) {
-    let tool = EditMemory::new(Arc::new(AgentFile::new(path)));
+fn append_notes(path: &Path) {
+    let tool = EditMemoryTool::new(Arc::new(AgentFile::new(path)));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let call = |args| {
-        let output = runtime.block_on(tool.call(&args, &context()));
+        let output = runtime.block_on(tool.call(&args, &tool_context()));
         assert_eq!(output.status, ToolStatus::Success, "{output:?}");
     };
     let first = env::var(FIRST).map_or(0, |first| first.parse().unwrap());
@@ -190,9 +200,9 @@ fn keep_notes(path: &Path) {
     }
 }
 
-fn play(role: &str, path: &Path) {
+fn play_role(role: &str, path: &Path) {
     if role == "notes" {
-        return keep_notes(path);
+        return append_notes(path);
     }
     if role == "editor" {
         for number in 0..LINES {

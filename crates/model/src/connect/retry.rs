@@ -1,5 +1,5 @@
-//! When a failed request is sent again: the order of delays, what the provider asks for, and where waiting ends. What a
-//! request is, and which failures may pass, is not known here.
+//! Retries: the delays between attempts, the provider's own wait times, and the limit of the total wait. Requests
+//! and the classification of failures are in other modules.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,29 +8,30 @@ use backon::{ExponentialBuilder, Retryable};
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-use super::failure::Failure;
+use super::failure::AttemptFailure;
 use crate::name::ModelName;
-use crate::settings::Settings;
+use crate::settings::ProviderSettings;
 
-/// The first delay; each further one is twice as long, plus chance so that clients do not come in step.
+/// The first delay. Each further delay is twice as long, plus a random part so that clients do not retry in step.
 const DELAY_MIN: Duration = Duration::from_millis(500);
 
-/// The longest delay that is not asked for by the provider.
+/// The longest delay, unless the provider asks for a longer one.
 const DELAY_MAX: Duration = Duration::from_secs(8);
 
-/// Makes attempts until one succeeds, one fails for good, or the settings allow no more; returns the last.
-pub(super) async fn until_passed<T, F: Future<Output = Result<T, Failure>>>(
+/// Makes attempts until one succeeds, one fails permanently, or the settings allow no further attempt. Returns
+/// the result of the last attempt.
+pub(super) async fn retry_transient<T, F: Future<Output = Result<T, AttemptFailure>>>(
     model: &ModelName,
-    settings: &Settings,
+    settings: &ProviderSettings,
     attempt: impl FnMut() -> F,
-) -> Result<T, Failure> {
+) -> Result<T, AttemptFailure> {
     let mut waited = Duration::ZERO;
     attempt
-        .retry(delays(settings.retries_max))
+        .retry(backoff(settings.retries_max))
         .sleep(tokio::time::sleep)
-        .when(|failure: &Failure| failure.passing)
+        .when(|failure: &AttemptFailure| failure.is_transient)
         .adjust(|failure, planned| {
-            let delay = delay(planned, failure.retry_after, waited, settings.retry_wait_max)?;
+            let delay = next_delay(planned, failure.retry_after, waited, settings.retry_wait_max)?;
             waited += delay;
             Some(delay)
         })
@@ -41,8 +42,8 @@ pub(super) async fn until_passed<T, F: Future<Output = Result<T, Failure>>>(
         .await
 }
 
-/// Returns the delays between attempts where the provider asks for none.
-fn delays(retries_max: usize) -> ExponentialBuilder {
+/// Returns the delays between attempts for which the provider asks for none.
+fn backoff(retries_max: usize) -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(DELAY_MIN)
         .with_max_delay(DELAY_MAX)
@@ -51,31 +52,32 @@ fn delays(retries_max: usize) -> ExponentialBuilder {
         .with_jitter()
 }
 
-/// Returns how long to wait before the next attempt; `None` when there is no other.
+/// Returns the delay before the next attempt, or `None` when there must not be one.
 ///
-/// `planned` is the next of [`delays`], `asked` what the provider asks for, `waited` what all waits so far took.
-/// A wait that would exceed `wait_max` in total is not begun: the caller learns at once.
-fn delay(
+/// `planned` is the next delay of [`backoff`], `requested` the time that the provider asks to wait, and `waited`
+/// the total of all waits so far. If the total would exceed `wait_max`, no further attempt is made, so that the
+/// caller gets the error at once.
+fn next_delay(
     planned: Option<Duration>,
-    asked: Option<Duration>,
+    requested: Option<Duration>,
     waited: Duration,
     wait_max: Duration,
 ) -> Option<Duration> {
-    let delay = asked.unwrap_or(planned?);
+    let delay = requested.unwrap_or(planned?);
     planned.is_some().then_some(delay).filter(|delay| waited.saturating_add(*delay) <= wait_max)
 }
 
-/// Returns how long the provider asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date.
+/// Returns the time that the provider asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(milliseconds) = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
         return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
     }
-    let asked = text(RETRY_AFTER.as_str())?;
-    if let Ok(seconds) = asked.parse::<f64>() {
+    let value = text(RETRY_AFTER.as_str())?;
+    if let Ok(seconds) = value.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(asked).ok()?;
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
     Some(Duration::try_from(date.duration_since(now).max(SignedDuration::ZERO)).unwrap_or(Duration::ZERO))
 }
 
@@ -86,45 +88,46 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// Returns what became of attempts that fail with these statuses in turn, how many were made, and how long it took.
+    /// Returns the result of attempts that fail with these statuses in turn, the number of attempts, and the time
+    /// that they took.
     async fn attempts(statuses: &[u16]) -> (Result<(), crate::Error>, usize, Duration) {
         let model: ModelName = "anthropic/m".parse().expect("a name");
-        let settings = Settings { retries_max: 3, ..Settings::default() };
-        let (begun, mut made) = (tokio::time::Instant::now(), 0);
-        let outcome = until_passed(&model, &settings, || {
-            made += 1;
-            let failed = statuses.get(made - 1).map(|status| {
-                let report = crate::wire::Report { status: *status, ..Default::default() };
-                let (error, passing) = crate::wire::classify(&model, report, str::to_owned);
-                Failure { error, passing, retry_after: (*status == 429).then_some(SECOND * 20) }
+        let settings = ProviderSettings { retries_max: 3, ..ProviderSettings::default() };
+        let (started_at, mut attempt_count) = (tokio::time::Instant::now(), 0);
+        let outcome = retry_transient(&model, &settings, || {
+            attempt_count += 1;
+            let failure = statuses.get(attempt_count - 1).map(|status| {
+                let report = crate::wire::FailureReport { status: *status, ..Default::default() };
+                let (error, is_transient) = crate::wire::classify_failure(&model, report, str::to_owned);
+                AttemptFailure { error, is_transient, retry_after: (*status == 429).then_some(SECOND * 20) }
             });
-            std::future::ready(failed.map_or(Ok(()), Err))
+            std::future::ready(failure.map_or(Ok(()), Err))
         })
         .await;
-        (outcome.map_err(|failure| failure.error), made, begun.elapsed())
+        (outcome.map_err(|failure| failure.error), attempt_count, started_at.elapsed())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn l11_what_may_pass_is_tried_again_with_growing_waits_and_a_full_window_is_not() {
-        let (outcome, made, took) = attempts(&[529, 500, 502]).await;
-        assert!(outcome.is_ok() && made == 4);
-        assert!((SECOND * 35 / 10..SECOND * 8).contains(&took), "{took:?}");
-        let (outcome, made, took) = attempts(&[429, 503]).await;
-        assert!(outcome.is_ok() && made == 3);
-        assert!((SECOND * 21..SECOND * 23).contains(&took), "{took:?}: as long as the provider asks");
-        let (outcome, made, _) = attempts(&[500; 9]).await;
-        assert!(matches!(outcome, Err(crate::Error::Failed { status: 500, .. })) && made == 4);
-        let (outcome, made, took) = attempts(&[529, 413, 529]).await;
-        assert!(matches!(outcome, Err(crate::Error::Overflow { .. })) && made == 2);
-        assert!(took < SECOND * 2, "{took:?}");
-        let (outcome, made, took) = attempts(&[429; 9]).await;
-        assert!(matches!(outcome, Err(crate::Error::Limited { status: 429, .. })) && made == 4);
-        assert!(took <= Settings::default().retry_wait_max, "{took:?}");
+    async fn l11_transient_failures_are_retried_with_growing_delays_and_an_overflow_is_not() {
+        let (outcome, attempt_count, duration) = attempts(&[529, 500, 502]).await;
+        assert!(outcome.is_ok() && attempt_count == 4);
+        assert!((SECOND * 35 / 10..SECOND * 8).contains(&duration), "{duration:?}");
+        let (outcome, attempt_count, duration) = attempts(&[429, 503]).await;
+        assert!(outcome.is_ok() && attempt_count == 3);
+        assert!((SECOND * 21..SECOND * 23).contains(&duration), "{duration:?}: the provider asks for 20 s");
+        let (outcome, attempt_count, _) = attempts(&[500; 9]).await;
+        assert!(matches!(outcome, Err(crate::Error::Failed { status: 500, .. })) && attempt_count == 4);
+        let (outcome, attempt_count, duration) = attempts(&[529, 413, 529]).await;
+        assert!(matches!(outcome, Err(crate::Error::ContextOverflow { .. })) && attempt_count == 2);
+        assert!(duration < SECOND * 2, "{duration:?}");
+        let (outcome, attempt_count, duration) = attempts(&[429; 9]).await;
+        assert!(matches!(outcome, Err(crate::Error::RateLimited { status: 429, .. })) && attempt_count == 4);
+        assert!(duration <= ProviderSettings::default().retry_wait_max, "{duration:?}");
     }
 
     #[test]
     fn l11_waiting_is_bounded_and_honours_the_provider() {
-        for (planned, asked, waited, expected) in [
+        for (planned, requested, waited, expected) in [
             (Some(SECOND), None, Duration::ZERO, Some(SECOND)),
             (Some(SECOND), Some(Duration::ZERO), Duration::ZERO, Some(Duration::ZERO)),
             (Some(SECOND), Some(SECOND * 20), Duration::ZERO, Some(SECOND * 20)),
@@ -135,14 +138,18 @@ mod tests {
             (Some(SECOND), None, SECOND * 59, Some(SECOND)),
             (Some(SECOND), Some(Duration::MAX), SECOND, None),
         ] {
-            assert_eq!(delay(planned, asked, waited, MINUTE), expected, "{planned:?} {asked:?} {waited:?}");
+            assert_eq!(
+                next_delay(planned, requested, waited, MINUTE),
+                expected,
+                "{planned:?} {requested:?} {waited:?}"
+            );
         }
     }
 
     #[test]
     fn l11_delays_grow_and_end() {
         use backon::BackoffBuilder;
-        let delays: Vec<Duration> = delays(6).build().collect();
+        let delays: Vec<Duration> = backoff(6).build().collect();
         assert_eq!(delays.len(), 6);
         let bounds = [500, 1_000, 2_000, 4_000, 8_000, 8_000].map(Duration::from_millis);
         for (delay, least) in delays.iter().zip(bounds) {

@@ -1,5 +1,5 @@
-//! A conversation as it is sent: borrowed from the messages it was made of, so that texts are copied once, onto the
-//! wire. Making it legal and checking it are done elsewhere.
+//! A conversation in the form in which it is sent. It borrows from the original messages, so that texts are
+//! copied only once, into the request body. Making it legal and checking it are done elsewhere.
 
 use std::borrow::Cow;
 
@@ -9,24 +9,25 @@ use serde_json::Value;
 
 use super::media::encoded_len;
 
-/// A conversation as it is sent.
+/// A conversation in the form in which it is sent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation<'a> {
-    /// Who speaks, and where in `pieces` what they say ends.
-    entries: Vec<(Speaker<'a>, usize)>,
-    pieces: Vec<Piece<'a>>,
+    /// The speaker of each message, and the end of its pieces in `pieces`.
+    message_ends: Vec<(Speaker<'a>, usize)>,
+    /// The pieces of all messages, in order. Pieces after the last end belong to the message under construction.
+    pieces: Vec<MessagePiece<'a>>,
 }
 
-/// One message of a conversation.
+/// A message of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Said<'c, 'a> {
-    /// Who speaks.
+pub struct ConversationMessage<'c, 'a> {
+    /// The speaker of the message.
     pub speaker: &'c Speaker<'a>,
-    /// What they say, in order.
-    pub pieces: &'c [Piece<'a>],
+    /// The content of the message, in order.
+    pub pieces: &'c [MessagePiece<'a>],
 }
 
-/// Who speaks.
+/// The speaker of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Speaker<'a> {
     /// A person.
@@ -35,78 +36,78 @@ pub enum Speaker<'a> {
     Model,
     /// A tool that the model called.
     Tool {
-        /// The call's id, as it is sent.
+        /// The id of the call, as it is sent.
         call_id: Cow<'a, str>,
-        /// The tool's name, as it is sent.
+        /// The name of the tool, as it is sent.
         name: Cow<'a, str>,
-        /// Whether it succeeded.
+        /// Success or failure of the call.
         status: ToolStatus,
     },
 }
 
-/// A piece of a message.
+/// One piece of a message's content.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Piece<'a> {
-    /// Text.
+pub enum MessagePiece<'a> {
+    /// A text.
     Text(Cow<'a, str>),
-    /// An image or a document whose bytes are sent.
-    Media(Media<'a>),
-    /// A call of a tool.
+    /// An image or a document, with its bytes.
+    Media(MediaBytes<'a>),
+    /// A tool call.
     Call {
-        /// The id, as it is sent.
+        /// The id of the call, as it is sent.
         id: Cow<'a, str>,
-        /// The tool's name, as it is sent.
+        /// The name of the tool, as it is sent.
         name: Cow<'a, str>,
-        /// The arguments.
-        args: Args<'a>,
+        /// The arguments of the call.
+        args: CallArguments<'a>,
     },
-    /// Reasoning, as its provider gave it.
-    Thinking(Own<'a>),
-    /// A block that only its provider understands.
-    Opaque(Own<'a>),
+    /// Reasoning, in the form in which its provider sent it.
+    Thinking(ProviderBlock<'a>),
+    /// A block that only its provider can interpret.
+    Opaque(ProviderBlock<'a>),
 }
 
-/// A block that is replayed unchanged to the provider it came from.
+/// A block that is sent back unchanged to the provider it came from.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Own<'a> {
-    /// Whose block it is.
+pub struct ProviderBlock<'a> {
+    /// The name of the provider.
     pub provider: &'a str,
-    /// The block.
+    /// The block in the provider's format.
     pub raw: &'a Value,
 }
 
-/// An image or a document.
+/// An image or a document, with its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Media<'a> {
-    /// The media type.
+pub struct MediaBytes<'a> {
+    /// The media type, for example `image/png`.
     pub media_type: &'a str,
-    /// Lowercase hex SHA-256 of the bytes.
+    /// The lowercase hex SHA-256 of the bytes.
     pub sha256: &'a str,
     /// The bytes.
     pub bytes: &'a [u8],
 }
 
-/// The arguments of a call; they are sent as an object, whatever the model wrote.
+/// The arguments of a tool call. They are always sent as an object, because providers accept nothing else.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Args<'a> {
-    /// An object, sent as it is.
+pub enum CallArguments<'a> {
+    /// An object, sent unchanged.
     Object(&'a Value),
-    /// There were none.
+    /// No arguments; an empty object is sent.
     Empty,
-    /// Something else, shown to the model inside an object so that it can see its mistake.
+    /// A value that is not an object. It is sent inside an object, so that the model can see its mistake.
     Invalid(&'a Value),
 }
 
-/// Bytes that a message and each of its pieces take beside their text, about.
+/// The estimated bytes of a message or a piece in addition to its text.
 const PIECE_BYTES: usize = 48;
 
-/// Bytes that are expected of a piece whose length would have to be counted.
+/// The estimated bytes of a piece whose exact length would be costly to compute.
 const STRUCTURED_PIECE_BYTES: usize = 160;
 
-/// The field under which arguments that are no object are shown.
+/// The field that holds arguments which are not an object.
 const INVALID_ARGUMENTS: &str = "invalid_arguments";
 
-impl Serialize for Args<'_> {
+impl Serialize for CallArguments<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Object(args) => args.serialize(serializer),
@@ -117,106 +118,116 @@ impl Serialize for Args<'_> {
 }
 
 impl<'a> Conversation<'a> {
-    /// Returns an empty conversation with room for so many messages.
+    /// Returns an empty conversation with capacity for this many messages.
     pub(super) fn with_capacity(messages: usize) -> Self {
-        Self { entries: Vec::with_capacity(messages), pieces: Vec::with_capacity(messages + messages / 2) }
+        Self {
+            message_ends: Vec::with_capacity(messages),
+            pieces: Vec::with_capacity(messages + messages / 2),
+        }
     }
 
-    /// Returns the messages in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Said<'_, 'a>> + DoubleEndedIterator {
-        (0..self.entries.len()).map(|index| self.said(index))
+    /// Returns an iterator over the messages.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = ConversationMessage<'_, 'a>> + DoubleEndedIterator {
+        (0..self.message_ends.len()).map(|index| self.message(index))
     }
 
-    /// Returns how many messages there are.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.message_ends.len()
     }
 
-    /// Returns whether nobody speaks.
+    /// Returns whether the conversation has no message.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.message_ends.is_empty()
     }
 
-    /// Returns about how many bytes the messages take when they are written.
+    /// Returns the estimated size of the serialized messages in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let bytes_of = |piece: &Piece<'_>| match piece {
-            Piece::Text(text) => text.len(),
-            Piece::Media(media) => encoded_len(media.bytes.len()),
-            Piece::Call { .. } | Piece::Thinking(_) | Piece::Opaque(_) => STRUCTURED_PIECE_BYTES,
+        let piece_bytes = |piece: &MessagePiece<'_>| match piece {
+            MessagePiece::Text(text) => text.len(),
+            MessagePiece::Media(media) => encoded_len(media.bytes.len()),
+            MessagePiece::Call { .. } | MessagePiece::Thinking(_) | MessagePiece::Opaque(_) => {
+                STRUCTURED_PIECE_BYTES
+            }
         };
-        let pieces: usize = self.pieces.iter().map(|piece| bytes_of(piece) + PIECE_BYTES).sum();
-        pieces + self.entries.len() * PIECE_BYTES
+        let pieces: usize = self.pieces.iter().map(|piece| piece_bytes(piece) + PIECE_BYTES).sum();
+        pieces + self.message_ends.len() * PIECE_BYTES
     }
 
-    /// Returns the message at `index`, which must be below [`Self::len`].
-    pub(crate) fn said(&self, index: usize) -> Said<'_, 'a> {
-        let begin = index.checked_sub(1).map_or(0, |before| self.entries[before].1);
-        let (speaker, end) = &self.entries[index];
-        Said { speaker, pieces: &self.pieces[begin..*end] }
+    /// Returns the message at `index`.
+    ///
+    /// # Panics
+    /// Panics when `index` is not below [`Self::len`].
+    pub(crate) fn message(&self, index: usize) -> ConversationMessage<'_, 'a> {
+        let start = index.checked_sub(1).map_or(0, |previous| self.message_ends[previous].1);
+        let (speaker, end) = &self.message_ends[index];
+        ConversationMessage { speaker, pieces: &self.pieces[start..*end] }
     }
 
+    /// Returns the speaker of the last message.
     pub(super) fn last_speaker(&self) -> Option<&Speaker<'a>> {
-        self.entries.last().map(|(speaker, _)| speaker)
+        self.message_ends.last().map(|(speaker, _)| speaker)
     }
 
-    /// Returns the pieces that were added since the last message.
-    pub(super) fn unsaid(&mut self) -> &mut [Piece<'a>] {
-        let begin = self.said_until();
-        &mut self.pieces[begin..]
+    /// Returns the pieces of the message under construction.
+    pub(super) fn pending_pieces(&mut self) -> &mut [MessagePiece<'a>] {
+        let start = self.pending_start();
+        &mut self.pieces[start..]
     }
 
-    /// Adds a piece to the message that is being put together.
-    pub(super) fn add(&mut self, piece: Piece<'a>) {
+    /// Adds a piece to the message under construction.
+    pub(super) fn push_piece(&mut self, piece: MessagePiece<'a>) {
         self.pieces.push(piece);
     }
 
-    /// Takes the last piece of the message that is being put together away.
-    pub(super) fn take_back(&mut self) {
-        if self.pieces.len() > self.said_until() {
+    /// Removes the last piece of the message under construction.
+    pub(super) fn pop_piece(&mut self) {
+        if self.pieces.len() > self.pending_start() {
             self.pieces.pop();
         }
     }
 
-    /// Takes all pieces of the message that is being put together away.
-    pub(super) fn take_all_back(&mut self) {
-        self.pieces.truncate(self.said_until());
+    /// Removes all pieces of the message under construction.
+    pub(super) fn discard_pending(&mut self) {
+        self.pieces.truncate(self.pending_start());
     }
 
-    /// Makes the added pieces a message.
-    pub(super) fn say(&mut self, speaker: Speaker<'a>) {
-        self.entries.push((speaker, self.pieces.len()));
+    /// Completes the message under construction.
+    pub(super) fn finish_message(&mut self, speaker: Speaker<'a>) {
+        self.message_ends.push((speaker, self.pieces.len()));
     }
 
-    /// Makes the added pieces the end of the last message.
-    pub(super) fn say_on(&mut self) {
+    /// Appends the pieces of the message under construction to the last message.
+    pub(super) fn extend_last_message(&mut self) {
         let end = self.pieces.len();
-        if let Some((_, last_end)) = self.entries.last_mut() {
+        if let Some((_, last_end)) = self.message_ends.last_mut() {
             *last_end = end;
         }
     }
 
-    /// Puts a person's words before everything else.
-    pub(super) fn begin_with(&mut self, text: &'a str) {
-        self.pieces.insert(0, Piece::Text(Cow::Borrowed(text)));
-        for (_, end) in &mut self.entries {
+    /// Inserts a message of a person before all others.
+    pub(super) fn prepend_human(&mut self, text: &'a str) {
+        self.pieces.insert(0, MessagePiece::Text(Cow::Borrowed(text)));
+        for (_, end) in &mut self.message_ends {
             *end += 1;
         }
-        self.entries.insert(0, (Speaker::Human, 1));
+        self.message_ends.insert(0, (Speaker::Human, 1));
     }
 
-    fn said_until(&self) -> usize {
-        self.entries.last().map_or(0, |(_, end)| *end)
+    /// Returns the index of the first piece of the message under construction.
+    fn pending_start(&self) -> usize {
+        self.message_ends.last().map_or(0, |(_, end)| *end)
     }
 }
 
 #[cfg(test)]
 impl<'a> Conversation<'a> {
-    /// Returns a conversation that says exactly this, legal or not.
-    pub(super) fn of(messages: Vec<(Speaker<'a>, Vec<Piece<'a>>)>) -> Self {
+    /// Returns a conversation with exactly these messages, legal or not.
+    pub(super) fn from_messages(messages: Vec<(Speaker<'a>, Vec<MessagePiece<'a>>)>) -> Self {
         let mut conversation = Self::default();
         for (speaker, pieces) in messages {
             conversation.pieces.extend(pieces);
-            conversation.say(speaker);
+            conversation.finish_message(speaker);
         }
         conversation
     }

@@ -1,114 +1,129 @@
-//! Says what a provider would refuse in a conversation. It is written apart from the step that makes a conversation
-//! legal, down to the alphabet of ids, so that each checks the other. It runs on every request that leaves.
+//! Violations: the rules of a provider that a conversation breaks. This check is written independently of the
+//! code that makes conversations legal, including the alphabet of ids, so that each verifies the other. It runs
+//! on every request before it is sent.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::Profile;
-use super::conversation::{Args, Conversation, Media, Own, Piece, Said, Speaker};
+use super::ProviderProfile;
+use super::conversation::{
+    CallArguments, Conversation, ConversationMessage, MediaBytes, MessagePiece, ProviderBlock, Speaker,
+};
+use super::image_size::longer_side;
 use super::media::{
     ANTHROPIC_IMAGE_BYTES_MAX, ANTHROPIC_MEDIA_BYTES_MAX, ANTHROPIC_MEDIA_MAX, ANTHROPIC_SIDE_PIXELS_MAX,
     GEMINI_MEDIA_BYTES_MAX, GEMINI_MEDIA_MAX, OPENAI_IMAGE_BYTES_MAX, OPENAI_MEDIA_BYTES_MAX,
     OPENAI_MEDIA_MAX,
 };
-use super::pixels::longer_side;
 use crate::name::Provider;
 
-/// A rule that a message breaks.
+/// A broken rule, with the message that breaks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
-    /// The message; 0 for an empty conversation.
+    /// The index of the message; 0 for an empty conversation.
     pub index: usize,
-    /// The rule.
-    pub rule: Rule,
+    /// The broken rule.
+    pub rule: ConversationRule,
 }
 
-/// What every provider asks of a conversation.
+/// The rules for a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// There is a message.
+pub enum ConversationRule {
+    /// The conversation has at least one message.
     NotEmpty,
-    /// A person speaks first.
+    /// The first message is a person's.
     HumanFirst,
-    /// The model does not speak last.
+    /// The last message is not the model's.
     NotModelLast,
-    /// No two messages in a row are of one role, results of one batch aside.
+    /// No two messages in a row have the same role, except the results of one batch.
     Alternation,
-    /// A message has content, beside reasoning.
+    /// Each message has content other than reasoning.
     Content,
-    /// Text is not blank.
+    /// No text is blank.
     NotBlank,
-    /// Every call is answered, in call order, right behind its message.
+    /// The results of all calls of a message follow it directly, in the order of the calls.
     Answered,
-    /// Every result answers a call right before it, under its id and its name, and is the only one to do so.
+    /// Each result belongs to a call of the batch directly before it, with the same id and name, and is that
+    /// call's only result.
     Result,
-    /// A call's id is legal and unique.
+    /// The id of each call is legal and unique in the conversation.
     CallId,
-    /// A tool's name is legal.
+    /// The name of each tool is legal.
     ToolName,
-    /// A call's arguments are an object.
+    /// The arguments of each call are an object.
     Args,
-    /// Reasoning and opaque blocks are the provider's own, whole and signed where it signs, and not the end of a
-    /// message where they may not be.
+    /// Reasoning and opaque blocks are the provider's own, complete, and signed where the provider signs.
+    /// Reasoning does not end a message, except for Gemini.
     OwnBlocks,
-    /// Each kind of piece is in a message that may hold it.
+    /// Each piece is in a message of a role that may contain its kind.
     PieceKind,
-    /// Media are of a type, a size and a number that the provider takes.
+    /// The types, sizes and number of media are within the provider's limits.
     Media,
 }
 
-/// Returns every rule that the conversation breaks, in order; nothing for a legal one.
-pub fn violations(conversation: &Conversation<'_>, profile: &Profile) -> Vec<Violation> {
-    let mut check = Check {
+/// Returns every violation of the conversation, in order. A legal conversation has none.
+pub fn find_violations(conversation: &Conversation<'_>, profile: &ProviderProfile) -> Vec<Violation> {
+    let mut check = ViolationCheck {
         profile,
-        found: Vec::new(),
+        violations: Vec::new(),
         ids: HashSet::with_capacity(conversation.len() / 2),
-        open: None,
+        unanswered: None,
         previous: None,
         media_bytes: 0,
         media: 0,
     };
-    for (index, said) in conversation.iter().enumerate() {
-        check.message(index, said);
+    for (index, message) in conversation.iter().enumerate() {
+        check.check_message(index, message);
     }
     let last = conversation.len().saturating_sub(1);
-    let is_open = check.open.as_mut().is_some_and(|batch| batch.next_call().is_some());
-    check.note(last, is_open.then_some(Rule::Answered));
-    check.note(0, conversation.is_empty().then_some(Rule::NotEmpty));
-    check.note(last, (check.previous == Some(Role::Model)).then_some(Rule::NotModelLast));
+    let has_unanswered_calls = check.unanswered.as_mut().is_some_and(|batch| batch.next_call().is_some());
+    check.record_violation(last, has_unanswered_calls.then_some(ConversationRule::Answered));
+    check.record_violation(0, conversation.is_empty().then_some(ConversationRule::NotEmpty));
+    check.record_violation(
+        last,
+        (check.previous == Some(SenderRole::Model)).then_some(ConversationRule::NotModelLast),
+    );
     let too_much = check.media_bytes > check.media_bytes_max() || check.media > check.media_max();
-    check.note(last, too_much.then_some(Rule::Media));
-    check.found
+    check.record_violation(last, too_much.then_some(ConversationRule::Media));
+    check.violations
 }
 
+/// The role of a message's sender.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum SenderRole {
     Human,
     Model,
     Tool,
 }
 
-struct Check<'p, 'c, 'a> {
-    profile: &'p Profile,
-    found: Vec<Violation>,
+/// The state of a check.
+struct ViolationCheck<'p, 'c, 'a> {
+    /// The rules of the provider.
+    profile: &'p ProviderProfile,
+    /// The violations so far.
+    violations: Vec<Violation>,
+    /// The ids of the calls so far.
     ids: HashSet<&'c str>,
-    /// The batch whose calls are being answered.
-    open: Option<Batch<'c, 'a>>,
-    previous: Option<Role>,
+    /// The calls of the current batch that have no result yet.
+    unanswered: Option<UnansweredCalls<'c, 'a>>,
+    /// The role of the previous message.
+    previous: Option<SenderRole>,
+    /// The size of all media so far, as base64.
     media_bytes: usize,
+    /// The number of media so far.
     media: usize,
 }
 
-/// The calls of one message that are not answered yet.
-struct Batch<'c, 'a>(&'c [Piece<'a>]);
+/// The pieces of a message from its first unanswered call on.
+struct UnansweredCalls<'c, 'a>(&'c [MessagePiece<'a>]);
 
-impl<'c> Batch<'c, '_> {
-    /// Takes the next call and returns its id and name.
+impl<'c> UnansweredCalls<'c, '_> {
+    /// Removes the next call and returns its id and name.
     fn next_call(&mut self) -> Option<(&'c str, &'c str)> {
-        while let Some((first, rest)) = self.0.split_first() {
-            self.0 = rest;
-            if let Piece::Call { id, name, .. } = first {
+        while let Some((first, remaining)) = self.0.split_first() {
+            self.0 = remaining;
+            if let MessagePiece::Call { id, name, .. } = first {
                 return Some((id, name));
             }
         }
@@ -116,93 +131,139 @@ impl<'c> Batch<'c, '_> {
     }
 }
 
-impl<'c, 'a> Check<'_, 'c, 'a> {
-    fn note(&mut self, index: usize, broken: Option<Rule>) {
-        self.found.extend(broken.map(|rule| Violation { index, rule }));
+impl<'c, 'a> ViolationCheck<'_, 'c, 'a> {
+    /// Records a violation if a rule is given.
+    fn record_violation(&mut self, index: usize, broken: Option<ConversationRule>) {
+        self.violations.extend(broken.map(|rule| Violation { index, rule }));
     }
 
-    fn message(&mut self, index: usize, said: Said<'c, 'a>) {
-        let role = match said.speaker {
-            Speaker::Human => Role::Human,
-            Speaker::Model => Role::Model,
-            Speaker::Tool { .. } => Role::Tool,
+    /// Checks one message against the messages before it.
+    fn check_message(&mut self, index: usize, message: ConversationMessage<'c, 'a>) {
+        let role = match message.speaker {
+            Speaker::Human => SenderRole::Human,
+            Speaker::Model => SenderRole::Model,
+            Speaker::Tool { .. } => SenderRole::Tool,
         };
-        self.note(index, (self.previous.is_none() && role != Role::Human).then_some(Rule::HumanFirst));
-        self.note(index, (self.previous == Some(role) && role != Role::Tool).then_some(Rule::Alternation));
+        self.record_violation(
+            index,
+            (self.previous.is_none() && role != SenderRole::Human).then_some(ConversationRule::HumanFirst),
+        );
+        self.record_violation(
+            index,
+            (self.previous == Some(role) && role != SenderRole::Tool)
+                .then_some(ConversationRule::Alternation),
+        );
         self.previous = Some(role);
-        match said.speaker {
+        match message.speaker {
             Speaker::Tool { call_id, name, .. } => {
-                let call = self.open.as_mut().and_then(Batch::next_call);
-                self.note(index, (call != Some((call_id.as_ref(), name.as_ref()))).then_some(Rule::Result));
+                let call = self.unanswered.as_mut().and_then(UnansweredCalls::next_call);
+                self.record_violation(
+                    index,
+                    (call != Some((call_id.as_ref(), name.as_ref()))).then_some(ConversationRule::Result),
+                );
             }
             Speaker::Human | Speaker::Model => {
-                let is_open = self.open.take().is_some_and(|mut batch| batch.next_call().is_some());
-                self.note(index, is_open.then_some(Rule::Answered));
-                self.open = (role == Role::Model).then_some(Batch(said.pieces));
+                let has_unanswered_calls =
+                    self.unanswered.take().is_some_and(|mut batch| batch.next_call().is_some());
+                self.record_violation(index, has_unanswered_calls.then_some(ConversationRule::Answered));
+                self.unanswered = (role == SenderRole::Model).then_some(UnansweredCalls(message.pieces));
             }
         }
-        let mut before = None;
-        for piece in said.pieces {
-            self.piece(index, piece, role, before);
-            before = Some(piece);
+        let mut previous = None;
+        for piece in message.pieces {
+            self.check_piece(index, piece, role, previous);
+            previous = Some(piece);
         }
-        let is_thinking = |piece: &Piece<'_>| matches!(piece, Piece::Thinking(_));
-        self.note(index, said.pieces.iter().all(is_thinking).then_some(Rule::Content));
-        let may_end_so = self.profile.provider == Provider::Gemini;
-        self.note(
+        let is_thinking = |piece: &MessagePiece<'_>| matches!(piece, MessagePiece::Thinking(_));
+        self.record_violation(
             index,
-            (!may_end_so && said.pieces.last().is_some_and(is_thinking)).then_some(Rule::OwnBlocks),
+            message.pieces.iter().all(is_thinking).then_some(ConversationRule::Content),
+        );
+        let may_end_in_thinking = self.profile.provider == Provider::Gemini;
+        self.record_violation(
+            index,
+            (!may_end_in_thinking && message.pieces.last().is_some_and(is_thinking))
+                .then_some(ConversationRule::OwnBlocks),
         );
     }
 
-    fn piece(&mut self, index: usize, piece: &'c Piece<'a>, role: Role, before: Option<&Piece<'a>>) {
+    /// Checks one piece. `previous` is the piece before it in the same message.
+    fn check_piece(
+        &mut self,
+        index: usize,
+        piece: &'c MessagePiece<'a>,
+        role: SenderRole,
+        previous: Option<&MessagePiece<'a>>,
+    ) {
         match piece {
-            Piece::Text(text) => {
-                // Gemini signs empty text too, and wants it back.
-                let is_signed =
-                    self.profile.provider == Provider::Gemini && matches!(before, Some(Piece::Thinking(_)));
+            MessagePiece::Text(text) => {
+                // Gemini also signs empty texts and requires them back.
+                let is_signed = self.profile.provider == Provider::Gemini
+                    && matches!(previous, Some(MessagePiece::Thinking(_)));
                 let is_blank = !is_signed && text.chars().all(char::is_whitespace);
-                self.note(index, is_blank.then_some(Rule::NotBlank));
+                self.record_violation(index, is_blank.then_some(ConversationRule::NotBlank));
             }
-            Piece::Media(media) => {
-                self.note(index, (role == Role::Model).then_some(Rule::PieceKind));
-                self.media(index, media);
-            }
-            Piece::Thinking(own) => {
-                self.note(index, (role != Role::Model).then_some(Rule::PieceKind));
-                self.note(index, (!self.is_own(own) || !self.is_whole(own.raw)).then_some(Rule::OwnBlocks));
-            }
-            Piece::Opaque(own) => {
-                self.note(index, (role != Role::Model).then_some(Rule::PieceKind));
-                let is_known = self.profile.provider != Provider::OpenAiChat && own.raw.is_object();
-                self.note(index, (!self.is_own(own) || !is_known).then_some(Rule::OwnBlocks));
-            }
-            Piece::Call { id, name, args } => {
-                self.note(index, (role != Role::Model).then_some(Rule::PieceKind));
-                let is_new = self.ids.insert(id);
-                self.note(
+            MessagePiece::Media(media) => {
+                self.record_violation(
                     index,
-                    (!is_new || !is_word(id, self.profile.call_id_chars_max)).then_some(Rule::CallId),
+                    (role == SenderRole::Model).then_some(ConversationRule::PieceKind),
                 );
-                self.note(
+                self.check_media(index, media);
+            }
+            MessagePiece::Thinking(block) => {
+                self.record_violation(
                     index,
-                    (!is_word(name, self.profile.tool_name_chars_max)).then_some(Rule::ToolName),
+                    (role != SenderRole::Model).then_some(ConversationRule::PieceKind),
+                );
+                self.record_violation(
+                    index,
+                    (!self.is_own_block(block) || !self.is_complete_thinking(block.raw))
+                        .then_some(ConversationRule::OwnBlocks),
+                );
+            }
+            MessagePiece::Opaque(block) => {
+                self.record_violation(
+                    index,
+                    (role != SenderRole::Model).then_some(ConversationRule::PieceKind),
+                );
+                let is_known = self.profile.provider != Provider::OpenAiChat && block.raw.is_object();
+                self.record_violation(
+                    index,
+                    (!self.is_own_block(block) || !is_known).then_some(ConversationRule::OwnBlocks),
+                );
+            }
+            MessagePiece::Call { id, name, args } => {
+                self.record_violation(
+                    index,
+                    (role != SenderRole::Model).then_some(ConversationRule::PieceKind),
+                );
+                let is_new = self.ids.insert(id);
+                self.record_violation(
+                    index,
+                    (!is_new || !is_legal_identifier(id, self.profile.call_id_chars_max))
+                        .then_some(ConversationRule::CallId),
+                );
+                self.record_violation(
+                    index,
+                    (!is_legal_identifier(name, self.profile.tool_name_chars_max))
+                        .then_some(ConversationRule::ToolName),
                 );
                 let is_object = match args {
-                    Args::Object(args) => args.is_object(),
-                    Args::Empty | Args::Invalid(_) => true,
+                    CallArguments::Object(args) => args.is_object(),
+                    CallArguments::Empty | CallArguments::Invalid(_) => true,
                 };
-                self.note(index, (!is_object).then_some(Rule::Args));
+                self.record_violation(index, (!is_object).then_some(ConversationRule::Args));
             }
         }
     }
 
-    fn is_own(&self, own: &Own<'_>) -> bool {
-        own.provider == self.profile.provider.as_str()
+    /// Returns whether the block is the provider's own.
+    fn is_own_block(&self, block: &ProviderBlock<'_>) -> bool {
+        block.provider == self.profile.provider.as_str()
     }
 
-    /// Returns whether a block of reasoning has what the provider checks.
-    fn is_whole(&self, raw: &Value) -> bool {
+    /// Returns whether a block of reasoning has the fields that the provider verifies.
+    fn is_complete_thinking(&self, raw: &Value) -> bool {
         let text = |field: &str| raw[field].as_str().unwrap_or_default();
         match (self.profile.provider, text("type")) {
             (Provider::Anthropic, "thinking") => !text("signature").is_empty(),
@@ -215,7 +276,8 @@ impl<'c, 'a> Check<'_, 'c, 'a> {
         }
     }
 
-    fn media(&mut self, index: usize, media: &Media<'_>) {
+    /// Checks one medium and adds it to the totals.
+    fn check_media(&mut self, index: usize, media: &MediaBytes<'_>) {
         let bytes = media.bytes.len().div_ceil(3) * 4;
         self.media_bytes += bytes;
         self.media += 1;
@@ -227,12 +289,16 @@ impl<'c, 'a> Check<'_, 'c, 'a> {
             Provider::OpenAiChat => 0,
             Provider::Anthropic | Provider::OpenAi | Provider::Gemini => self.media_bytes_max(),
         };
-        let is_taken = (is_image || is_document) && (1..=bytes_max).contains(&bytes);
-        let is_wide = self.profile.provider == Provider::Anthropic
+        let is_accepted = (is_image || is_document) && (1..=bytes_max).contains(&bytes);
+        let has_too_many_pixels = self.profile.provider == Provider::Anthropic
             && longer_side(media.bytes).is_some_and(|side| side > ANTHROPIC_SIDE_PIXELS_MAX);
-        self.note(index, (!is_taken || is_wide).then_some(Rule::Media));
+        self.record_violation(
+            index,
+            (!is_accepted || has_too_many_pixels).then_some(ConversationRule::Media),
+        );
     }
 
+    /// Returns the most bytes of all media as base64.
     const fn media_bytes_max(&self) -> usize {
         match self.profile.provider {
             Provider::Anthropic => ANTHROPIC_MEDIA_BYTES_MAX,
@@ -241,6 +307,7 @@ impl<'c, 'a> Check<'_, 'c, 'a> {
         }
     }
 
+    /// Returns the most media of a request.
     const fn media_max(&self) -> usize {
         match self.profile.provider {
             Provider::Anthropic => ANTHROPIC_MEDIA_MAX,
@@ -250,8 +317,8 @@ impl<'c, 'a> Check<'_, 'c, 'a> {
     }
 }
 
-/// Returns whether providers take the text as an id or a name.
-fn is_word(text: &str, chars_max: usize) -> bool {
+/// Returns whether the text is legal as an id or a name.
+fn is_legal_identifier(text: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&text.len())
         && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-'))
 }

@@ -1,23 +1,23 @@
-//! Anthropic Messages: how a request looks and how its events read. Sending is done elsewhere.
+//! The Anthropic Messages format: request bodies and event decoding. Sending is done elsewhere.
 //!
-//! | trap | what is done | test |
+//! | pitfall | solution | test |
 //! | --- | --- | --- |
-//! | thinking is adaptive or budgeted, by model | by the version in the name | `thinking_is_asked_for_in_the_models_own_way` |
-//! | a budget must leave room for the answer | half of `max_tokens` at most, 1,024 at least | `a_budget_leaves_room_for_the_answer` |
-//! | a tool loop begun without thinking cannot go on with a budget | it is not asked for | `a_tool_loop_begun_without_thinking_goes_on_without` |
-//! | all results of a batch are in one user message, first | neighbours of the user's side are joined | `body_of_a_conversation` |
+//! | thinking is adaptive or has a budget, depending on the model | chosen by the version in the name | `thinking_is_asked_for_in_the_models_own_way` |
+//! | the budget must leave room for the answer | at most half of `max_tokens`, at least 1,024 | `a_budget_leaves_room_for_the_answer` |
+//! | a tool loop that started without thinking cannot continue with a budget | thinking is not requested | `a_tool_loop_started_without_thinking_continues_without_it` |
+//! | all results of a batch must be at the beginning of one user message | messages of the user's side are merged | `body_of_a_conversation` |
 //! | `max_tokens` is required | the model's longest answer | `body_of_a_conversation` |
-//! | signatures replay byte for byte | the block is kept as it came | `thinking_and_its_signature_are_kept_as_they_came` |
-//! | pings arrive between events | they count as life, nothing else | `pings_and_unknown_events_add_nothing` |
-//! | `usage` in `message_delta` is cumulative | the last one counts | `usage_is_cumulative` |
-//! | errors arrive inside a 200 | read as if by status | `an_error_inside_the_stream_is_an_error` |
-//! | some proxies send a call's input at once | it is used when no pieces come | `input_may_come_whole` |
+//! | signed blocks must be returned byte for byte | the block is stored unchanged | `thinking_and_its_signature_are_stored_unchanged` |
+//! | pings arrive between events | they reset the idle timeout and are otherwise ignored | `pings_and_unknown_events_add_nothing` |
+//! | `usage` in `message_delta` is cumulative | the last value counts | `usage_is_cumulative` |
+//! | errors arrive in a response with status 200 | classified by the status that they stand for | `an_error_inside_the_stream_is_an_error` |
+//! | some proxies send the input of a call in one piece | used if no pieces follow | `input_may_come_whole` |
 
 mod events;
 mod request;
 
-pub(super) use events::Events;
-pub(super) use request::body;
+pub(super) use events::AnthropicDecoder;
+pub(super) use request::request_body;
 
 #[cfg(test)]
 mod tests;

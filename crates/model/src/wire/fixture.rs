@@ -1,35 +1,38 @@
-//! What the providers' tests share: one conversation with everything in it, and a way to feed a decoder.
+//! Fixtures for the tests of all providers: one conversation with every kind of content, and functions that feed
+//! a decoder.
 
 use std::sync::Arc;
 
-use protocol::{AiMessage, Block, Message, ToolMessage, ToolStatus};
+use protocol::{AiMessage, ContentBlock, Message, ToolMessage, ToolStatus};
 use serde_json::{Value, json};
 
-use super::{CallIds, Decoder, Endpoint, Fault, Progress, Target, body, decoder};
-use crate::chat::{ChatRequest, Part, ToolSpec};
+use super::{
+    AnswerDecoder, AnswerFault, AnswerProgress, CallIds, Endpoint, RequestTarget, new_decoder, request_body,
+};
+use crate::chat::{AnswerPart, ChatRequest, ToolSpec};
 use crate::name::{ModelName, Provider};
-use crate::transcript::{Profile, legal};
+use crate::transcript::{ProviderProfile, legalize};
 
 /// Returns a request with instructions, a parallel batch, reasoning, a failed result and a tool.
-pub(crate) fn conversation(provider: Provider, thinking: Value) -> ChatRequest {
-    let call = |id: &str, path: &str| Block::ToolCall {
+pub(crate) fn sample_request(provider: Provider, thinking: Value) -> ChatRequest {
+    let call = |id: &str, path: &str| ContentBlock::ToolCall {
         id: id.into(),
         name: "read".into(),
         args: json!({"path": path}),
     };
     let result = |id: &str, text: &str, status| {
-        let content = vec![Block::text(text)];
+        let content = vec![ContentBlock::text(text)];
         Message::Tool(ToolMessage { id: None, call_id: id.into(), name: None, content, status })
     };
-    let own = provider.as_str().to_owned();
+    let provider_name = provider.as_str().to_owned();
     ChatRequest {
         system: vec!["You are an agent.".into(), "Rules.".into()],
         messages: Arc::new(vec![
             Message::human("Read both."),
             Message::Ai(AiMessage {
                 content: vec![
-                    Block::Thinking { text: "Two files.".into(), provider: Some(own), raw: Some(thinking) },
-                    Block::text("Reading."),
+                    ContentBlock::Thinking { text: "Two files.".into(), provider: Some(provider_name), raw: Some(thinking) },
+                    ContentBlock::text("Reading."),
                     call("call_a", "a.rs"),
                     call("call_b", "b.rs"),
                 ],
@@ -49,79 +52,91 @@ pub(crate) fn conversation(provider: Provider, thinking: Value) -> ChatRequest {
     }
 }
 
-/// Returns a target without effort, at the provider itself.
-pub(crate) fn target(model: &str) -> Target<'_> {
-    Target { model, effort: None, output_tokens: None, endpoint: Endpoint::Official }
+/// Returns a target at the provider's own endpoint, without an effort.
+pub(crate) fn official_target(model: &str) -> RequestTarget<'_> {
+    RequestTarget { model, effort: None, output_tokens: None, endpoint: Endpoint::Official }
 }
 
-/// Returns the body of a request, its conversation made legal first.
-pub(crate) fn built(provider: Provider, request: &ChatRequest, target: &Target<'_>) -> Value {
-    serde_json::from_slice(&written(provider, request, target)).expect("the body is JSON")
+/// Returns the body of a request as JSON, after making its conversation legal.
+pub(crate) fn body_json(provider: Provider, request: &ChatRequest, target: &RequestTarget<'_>) -> Value {
+    serde_json::from_slice(&body_bytes(provider, request, target)).expect("the body is JSON")
 }
 
-/// Returns the bytes of a request's body, its conversation made legal first.
-pub(crate) fn written(provider: Provider, request: &ChatRequest, target: &Target<'_>) -> Vec<u8> {
-    let conversation = legal(&request.messages, &request.media, &Profile::of(provider));
-    body(provider, request, &conversation, target).expect("the body is written")
+/// Returns the bytes of a request's body, after making its conversation legal.
+pub(crate) fn body_bytes(provider: Provider, request: &ChatRequest, target: &RequestTarget<'_>) -> Vec<u8> {
+    let conversation = legalize(&request.messages, &request.media, &ProviderProfile::for_provider(provider));
+    request_body(provider, request, &conversation, target).expect("the body is written")
 }
 
-/// Feeds events to a fresh decoder; whitespace between the events does not matter.
-pub(crate) fn read(provider: &str, events: &[&str]) -> Result<(Vec<Part>, AiMessage), Fault> {
+/// Feeds the events to a new decoder and returns the parts and the answer. Checks that the parts add up to the
+/// answer.
+pub(crate) fn decode_events(
+    provider: &str,
+    events: &[&str],
+) -> Result<(Vec<AnswerPart>, AiMessage), AnswerFault> {
     let model: ModelName = format!("{provider}/m").parse().expect("a provider's name");
-    let mut decoder = decoder(&model, CallIds::of(Arc::default(), "x".into()));
+    let mut decoder = new_decoder(&model, CallIds::for_conversation(Arc::default(), "x".into()));
     let mut parts = Vec::new();
     for event in events {
         parts.extend(decoder.feed(event)?);
     }
-    assert_ne!(decoder.progress(), Progress::Open, "the fixture ends");
+    assert_ne!(decoder.progress(), AnswerProgress::Incomplete, "the fixture ends");
     let message = decoder.finish();
     assert_eq!(
-        text_of(&parts),
+        parts_text(&parts),
         Message::Ai(message.clone()).text(),
         "the text parts joined equal the whole text"
     );
-    assert_eq!(thinking_of(&parts), thinking_in(&message), "and the reasoning parts the whole reasoning");
+    assert_eq!(
+        parts_thinking(&parts),
+        message_thinking(&message),
+        "and the reasoning parts the whole reasoning"
+    );
     Ok((parts, message))
 }
 
-/// Returns the fault that the events end in.
-pub(crate) fn fault(provider: &str, events: &[&str]) -> Fault {
+/// Returns the fault with which the events end.
+pub(crate) fn decode_fault(provider: &str, events: &[&str]) -> AnswerFault {
     let model: ModelName = format!("{provider}/m").parse().expect("a provider's name");
-    let mut decoder: Box<dyn Decoder> = decoder(&model, CallIds::of(Arc::default(), "x".into()));
+    let mut decoder: Box<dyn AnswerDecoder> =
+        new_decoder(&model, CallIds::for_conversation(Arc::default(), "x".into()));
     events.iter().find_map(|event| decoder.feed(event).err()).expect("the events end in a fault")
 }
 
-fn text_of(parts: &[Part]) -> String {
+/// Returns the concatenated texts of the parts.
+fn parts_text(parts: &[AnswerPart]) -> String {
     parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Thinking(_) | Part::ToolCall { .. } | Part::Done(_) => None,
+            AnswerPart::Text(text) => Some(text.as_str()),
+            AnswerPart::Thinking(_) | AnswerPart::ToolCall { .. } | AnswerPart::Done(_) => None,
         })
         .collect()
 }
 
-fn thinking_of(parts: &[Part]) -> String {
+/// Returns the concatenated reasoning of the parts.
+fn parts_thinking(parts: &[AnswerPart]) -> String {
     parts
         .iter()
         .filter_map(|part| match part {
-            Part::Thinking(text) => Some(text.as_str()),
-            Part::Text(_) | Part::ToolCall { .. } | Part::Done(_) => None,
+            AnswerPart::Thinking(text) => Some(text.as_str()),
+            AnswerPart::Text(_) | AnswerPart::ToolCall { .. } | AnswerPart::Done(_) => None,
         })
         .collect()
 }
 
-fn thinking_in(message: &AiMessage) -> String {
+/// Returns the reasoning of a message, one block per line.
+fn message_thinking(message: &AiMessage) -> String {
     let texts: Vec<&str> = message
         .content
         .iter()
         .filter_map(|block| match block {
-            Block::Thinking { text, .. } if !text.is_empty() => Some(text.as_str()),
-            Block::Thinking { .. }
-            | Block::Text { .. }
-            | Block::ToolCall { .. }
-            | Block::Media { .. }
-            | Block::Opaque { .. } => None,
+            ContentBlock::Thinking { text, .. } if !text.is_empty() => Some(text.as_str()),
+            ContentBlock::Thinking { .. }
+            | ContentBlock::Text { .. }
+            | ContentBlock::ToolCall { .. }
+            | ContentBlock::Media { .. }
+            | ContentBlock::Opaque { .. } => None,
         })
         .collect();
     texts.join("\n")

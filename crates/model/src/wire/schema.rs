@@ -1,8 +1,8 @@
-//! Whether a JSON schema is of the strict kind that providers can enforce.
+//! Detection of strict JSON schemas, which providers can enforce.
 
 use serde_json::Value;
 
-/// Returns whether every object in the schema closes its properties and requires all of them.
+/// Returns whether every object in the schema forbids additional properties and requires all of its own.
 pub(super) fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn only_closed_objects_that_require_everything_are_strict() {
+    fn only_closed_objects_with_all_properties_required_are_strict() {
         let inner = json!({"type": "object", "properties": {"b": {}}});
         let closed = |b: Value| json!({"type": "object", "properties": {"a": b}, "required": ["a"], "additionalProperties": false});
         check(closed(json!({"type": "string"})), true);

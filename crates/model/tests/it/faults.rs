@@ -1,52 +1,53 @@
-//! What every failure of an endpoint becomes, and how often it is tried again.
+//! Tests of failures of an endpoint: the resulting errors and the number of retries.
 
 use std::net::TcpListener;
 use std::time::Duration;
 
-use model::{Error, ModelName, Part, Provider, Settings, connect};
-use test_model::{Fault, Reply};
+use model::{AnswerPart, Error, ModelName, Provider, ProviderSettings, connect};
+use test_model::{ScriptedFault, ScriptedReply};
 
-use super::{KEY, ask, model, question, serve, settings};
+use super::{KEY, collect_answer, model, question, settings, start_server};
 
 const RETRIES: usize = 2;
 
-/// Returns the error's name.
+/// Returns the name of the error's variant.
 fn kind(error: &Error) -> String {
     format!("{error:?}").split([' ', '{']).next().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
-async fn l11_every_status_is_the_error_a_caller_acts_on_and_only_passing_ones_are_retried() {
+async fn l11_every_status_becomes_the_error_that_a_caller_acts_on_and_only_transient_ones_are_retried() {
     let too_long = r#"{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}"#;
     for provider in Provider::ALL {
         for (status, body, expected, calls) in [
             (401, r#"{"error":{"message":"bad key"}}"#, "Unauthorized", 1),
             (403, "", "Unauthorized", 1),
-            (429, r#"{"error":{"message":"slow down"}}"#, "Limited", 1 + RETRIES),
-            (503, "", "Limited", 1 + RETRIES),
-            (529, "", "Limited", 1 + RETRIES),
+            (429, r#"{"error":{"message":"slow down"}}"#, "RateLimited", 1 + RETRIES),
+            (503, "", "RateLimited", 1 + RETRIES),
+            (529, "", "RateLimited", 1 + RETRIES),
             (500, "oops", "Failed", 1 + RETRIES),
             (502, "<html>Bad gateway</html>", "Failed", 1 + RETRIES),
-            (413, "", "Overflow", 1),
-            (400, too_long, "Overflow", 1),
+            (413, "", "ContextOverflow", 1),
+            (400, too_long, "ContextOverflow", 1),
             (400, "{}", "Refused", 1),
             (404, "<html>Not found</html>", "Refused", 1),
-            (200, "<html>Please log in</html>", "Broken", 1),
-            (200, r#"{"choices":[]}"#, "Broken", 1),
-            (200, r#"{"error":{"type":"overloaded_error","message":"x"}}"#, "Broken", 1),
+            (200, "<html>Please log in</html>", "MalformedAnswer", 1),
+            (200, r#"{"choices":[]}"#, "MalformedAnswer", 1),
+            (200, r#"{"error":{"type":"overloaded_error","message":"x"}}"#, "MalformedAnswer", 1),
         ] {
-            let server = serve([json_typed(status, body).repeated()]);
-            let model = model(provider, Settings { retries_max: RETRIES, ..settings(&server) });
-            let (parts, answer) = ask(&*model, &question()).await;
+            let server = start_server([json_typed(status, body).with_repeat()]);
+            let model = model(provider, ProviderSettings { retries_max: RETRIES, ..settings(&server) });
+            let (parts, answer) = collect_answer(&*model, &question()).await;
             let error = answer.expect_err("it fails");
             assert_eq!(parts, []);
-            // A 200 that is no stream but reports a failure is that failure; it has no kind of its own.
+            // A response with status 200 that is no stream but reports a failure becomes the error of that
+            // failure.
             if body.contains("overloaded_error") {
-                assert_eq!(kind(&error), "Limited", "{provider:?} {status}");
+                assert_eq!(kind(&error), "RateLimited", "{provider:?} {status}");
                 continue;
             }
             assert_eq!(
-                (kind(&error).as_str(), server.calls()),
+                (kind(&error).as_str(), server.call_count()),
                 (expected, calls),
                 "{provider:?} {status} {body}"
             );
@@ -54,10 +55,11 @@ async fn l11_every_status_is_the_error_a_caller_acts_on_and_only_passing_ones_ar
     }
 }
 
-/// Returns a reply whose body has the type it looks like; one of 200 must not pass for a stream.
-fn json_typed(status: u16, body: &str) -> Reply {
-    let mut reply = Reply::status(status, body);
-    if let Some(Fault::Status { headers, .. }) = &mut reply.fault {
+/// Returns a reply with the content type that its body looks like, because a response with status 200 must not
+/// count as a stream.
+fn json_typed(status: u16, body: &str) -> ScriptedReply {
+    let mut reply = ScriptedReply::status(status, body);
+    if let Some(ScriptedFault::Status { headers, .. }) = &mut reply.fault {
         let kind = if body.starts_with('<') { "text/html" } else { "application/json" };
         headers.insert("content-type".to_owned(), kind.to_owned());
     }
@@ -65,78 +67,87 @@ fn json_typed(status: u16, body: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_passing_failure_is_retried_until_it_passes() {
+async fn a_transient_failure_is_retried_until_a_request_succeeds() {
     for provider in Provider::ALL {
-        let server = serve([Reply::status(429, ""), Reply::status(500, ""), Reply::text("Hi.")]);
+        let server = start_server([
+            ScriptedReply::status(429, ""),
+            ScriptedReply::status(500, ""),
+            ScriptedReply::text("Hi."),
+        ]);
         let answer =
             model(provider, settings(&server)).answer(&question()).await.expect("it answers at last");
-        assert_eq!(answer.content, [protocol::Block::text("Hi.")]);
-        assert_eq!(server.calls(), 3, "{provider:?}");
+        assert_eq!(answer.content, [protocol::ContentBlock::text("Hi.")]);
+        assert_eq!(server.call_count(), 3, "{provider:?}");
         assert_eq!(server.requests()[0].body, server.requests()[2].body, "{provider:?}");
     }
 }
 
 #[tokio::test]
 async fn a_stream_that_fails_before_its_first_part_is_retried() {
-    let server = serve([Reply::fault(Fault::Overloaded), Reply::text("Hi.")]);
+    let server = start_server([ScriptedReply::fault(ScriptedFault::Overloaded), ScriptedReply::text("Hi.")]);
     model(Provider::Anthropic, settings(&server)).answer(&question()).await.expect("it answers at last");
-    assert_eq!(server.calls(), 2);
+    assert_eq!(server.call_count(), 2);
 }
 
 #[tokio::test]
-async fn a_wait_that_is_too_long_is_not_begun() {
-    let mut reply = Reply::status(429, "");
-    if let Some(Fault::Status { headers, .. }) = &mut reply.fault {
+async fn a_request_is_not_retried_if_the_wait_would_be_too_long() {
+    let mut reply = ScriptedReply::status(429, "");
+    if let Some(ScriptedFault::Status { headers, .. }) = &mut reply.fault {
         headers.insert("retry-after".to_owned(), "3600".to_owned());
     }
-    let server = serve([reply]);
+    let server = start_server([reply]);
     let error =
         model(Provider::Anthropic, settings(&server)).answer(&question()).await.expect_err("it fails");
-    let asked = Some(Duration::from_secs(3600));
+    let requested = Some(Duration::from_secs(3600));
     assert!(
-        matches!(error, Error::Limited { status: 429, retry_after, .. } if retry_after == asked),
+        matches!(error, Error::RateLimited { status: 429, retry_after, .. } if retry_after == requested),
         "{error:?}"
     );
-    assert_eq!(server.calls(), 1);
+    assert_eq!(server.call_count(), 1);
 }
 
 #[tokio::test]
-async fn what_arrived_before_a_failure_is_kept_and_the_failure_is_told() {
+async fn parts_before_a_failure_are_kept_and_the_failure_is_reported() {
     for provider in Provider::ALL {
         for (fault, expected) in [
-            (Fault::Half, "Broken"),
-            (Fault::Cut, "Broken"),
-            (Fault::BrokenJson, "Broken"),
-            (Fault::Overloaded, "Limited"),
-            (Fault::Stall, "Silent"),
+            (ScriptedFault::Half, "MalformedAnswer"),
+            (ScriptedFault::Cut, "MalformedAnswer"),
+            (ScriptedFault::BrokenJson, "MalformedAnswer"),
+            (ScriptedFault::Overloaded, "RateLimited"),
+            (ScriptedFault::Stall, "IdleTimeout"),
         ] {
-            let server = serve([Reply::pieces(["Let ", "me"]).then(fault.clone())]);
-            let silence_max = Duration::from_millis(300);
-            let model = model(provider, Settings { silence_max, ..settings(&server) });
-            let (parts, answer) = ask(&*model, &question()).await;
-            assert_eq!(parts, [Part::Text("Let ".into()), Part::Text("me".into())], "{provider:?} {fault:?}");
+            let server = start_server([ScriptedReply::from_pieces(["Let ", "me"]).with_fault(fault.clone())]);
+            let idle_timeout = Duration::from_millis(300);
+            let model = model(provider, ProviderSettings { idle_timeout, ..settings(&server) });
+            let (parts, answer) = collect_answer(&*model, &question()).await;
+            assert_eq!(
+                parts,
+                [AnswerPart::Text("Let ".into()), AnswerPart::Text("me".into())],
+                "{provider:?} {fault:?}"
+            );
             assert_eq!(kind(&answer.expect_err("it fails")), expected, "{provider:?} {fault:?}");
-            assert_eq!(server.calls(), 1, "{provider:?} {fault:?}: nobody reads the beginning twice");
+            assert_eq!(server.call_count(), 1, "{provider:?} {fault:?}: no part is sent twice");
         }
     }
 }
 
 #[tokio::test]
-async fn an_endpoint_without_an_answer_is_told_apart() {
+async fn failures_before_the_first_part_have_their_own_errors() {
     for provider in Provider::ALL {
         for (fault, expected) in [
-            (Fault::Half, "Broken"),
-            (Fault::Cut, "Broken"),
-            (Fault::Empty, "Broken"),
-            (Fault::BrokenJson, "Broken"),
-            (Fault::Overloaded, "Limited"),
-            (Fault::Hang, "Silent"),
-            (Fault::Stall, "Silent"),
+            (ScriptedFault::Half, "MalformedAnswer"),
+            (ScriptedFault::Cut, "MalformedAnswer"),
+            (ScriptedFault::Empty, "MalformedAnswer"),
+            (ScriptedFault::BrokenJson, "MalformedAnswer"),
+            (ScriptedFault::Overloaded, "RateLimited"),
+            (ScriptedFault::Hang, "IdleTimeout"),
+            (ScriptedFault::Stall, "IdleTimeout"),
         ] {
-            let server = serve([Reply::fault(fault.clone())]);
-            let silence_max = Duration::from_millis(300);
-            let model = model(provider, Settings { silence_max, retries_max: 0, ..settings(&server) });
-            let (parts, answer) = ask(&*model, &question()).await;
+            let server = start_server([ScriptedReply::fault(fault.clone())]);
+            let idle_timeout = Duration::from_millis(300);
+            let model =
+                model(provider, ProviderSettings { idle_timeout, retries_max: 0, ..settings(&server) });
+            let (parts, answer) = collect_answer(&*model, &question()).await;
             assert_eq!(parts, [], "{provider:?} {fault:?}");
             assert_eq!(kind(&answer.expect_err("it fails")), expected, "{provider:?} {fault:?}");
         }
@@ -148,7 +159,7 @@ async fn an_endpoint_of_this_machine_that_is_down_is_unreachable_at_once() {
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
     let base_url = Some(format!("http://user:{KEY}@127.0.0.1:{port}"));
-    let settings = Settings { api_key: Some(KEY.into()), base_url, ..Settings::default() };
+    let settings = ProviderSettings { api_key: Some(KEY.into()), base_url, ..ProviderSettings::default() };
     for provider in Provider::ALL {
         let error = model(provider, settings.clone()).answer(&question()).await.expect_err("it fails");
         assert_eq!(kind(&error), "Unreachable", "{error:?}");
@@ -163,24 +174,24 @@ async fn m16_the_key_is_never_in_an_error() {
     let body = format!(r#"{{"error":{{"message":"Incorrect key {KEY}\nprovided","type":"x"}}}}"#);
     for provider in Provider::ALL {
         for status in [401, 404, 500] {
-            let server = serve([Reply::status(status, body.clone())]);
-            let model = model(provider, Settings { retries_max: 0, ..settings(&server) });
+            let server = start_server([ScriptedReply::status(status, body.clone())]);
+            let model = model(provider, ProviderSettings { retries_max: 0, ..settings(&server) });
             let error = model.answer(&question()).await.expect_err("it fails");
-            let shown = format!("{error} {error:?}");
-            assert!(shown.contains("Incorrect key [secret] provided") && !shown.contains(KEY), "{shown}");
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("Incorrect key [secret] provided") && !text.contains(KEY), "{text}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_providers_id_of_a_failed_request_is_kept() {
+async fn the_providers_id_of_a_failed_request_is_reported() {
     for (header, status) in [("request-id", 400), ("x-request-id", 500)] {
-        let mut reply = Reply::status(status, "no");
-        if let Some(Fault::Status { headers, .. }) = &mut reply.fault {
+        let mut reply = ScriptedReply::status(status, "no");
+        if let Some(ScriptedFault::Status { headers, .. }) = &mut reply.fault {
             headers.insert(header.to_owned(), "req_1".to_owned());
         }
-        let server = serve([reply]);
-        let settings = Settings { retries_max: 0, ..settings(&server) };
+        let server = start_server([reply]);
+        let settings = ProviderSettings { retries_max: 0, ..settings(&server) };
         let error = model(Provider::OpenAi, settings).answer(&question()).await.expect_err("it fails");
         match error {
             Error::Refused { request_id, .. } | Error::Failed { request_id, .. } => {
@@ -193,48 +204,56 @@ async fn the_providers_id_of_a_failed_request_is_kept() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed_with_the_key() {
-    let elsewhere = serve([Reply::text("I have your key.")]);
-    let mut reply = Reply::status(307, "");
-    if let Some(Fault::Status { headers, .. }) = &mut reply.fault {
-        headers.insert("location".to_owned(), format!("{}/v1/messages", elsewhere.url()));
+    let other_server = start_server([ScriptedReply::text("I have your key.")]);
+    let mut reply = ScriptedReply::status(307, "");
+    if let Some(ScriptedFault::Status { headers, .. }) = &mut reply.fault {
+        headers.insert("location".to_owned(), format!("{}/v1/messages", other_server.url()));
     }
-    let server = serve([reply]);
+    let server = start_server([reply]);
     let error =
         model(Provider::Anthropic, settings(&server)).answer(&question()).await.expect_err("it fails");
     assert!(
         matches!(&error, Error::Refused { status: 307, message, .. } if message.contains("base URL")),
         "{error}"
     );
-    assert_eq!(elsewhere.calls(), 0);
+    assert_eq!(other_server.call_count(), 0);
 }
 
 #[test]
-fn settings_that_cannot_work_are_refused_before_anything_is_sent() {
-    let with = |settings: Settings| {
+fn invalid_settings_are_refused_before_anything_is_sent() {
+    let setup_error = |settings: ProviderSettings| {
         let name: ModelName = "anthropic/m".parse().expect("a name");
         connect(name, settings).err().expect("they are refused").to_string()
     };
     let key = Some(KEY.into());
     let cases = [
-        (Settings::default(), "set up anthropic: there is no key; set ANTHROPIC_API_KEY"),
+        (ProviderSettings::default(), "set up anthropic: there is no key; set ANTHROPIC_API_KEY"),
         (
-            Settings { api_key: Some("  ".into()), ..Settings::default() },
+            ProviderSettings { api_key: Some("  ".into()), ..ProviderSettings::default() },
             "set up anthropic: there is no key; set ANTHROPIC_API_KEY",
         ),
         (
-            Settings { api_key: Some("a\nb".into()), ..Settings::default() },
-            "set up anthropic: the key holds characters that no key has",
+            ProviderSettings { api_key: Some("a\nb".into()), ..ProviderSettings::default() },
+            "set up anthropic: the key contains characters that are not allowed in a key",
         ),
         (
-            Settings { api_key: key.clone(), base_url: Some("localhost:80".into()), ..Settings::default() },
+            ProviderSettings {
+                api_key: key.clone(),
+                base_url: Some("localhost:80".into()),
+                ..ProviderSettings::default()
+            },
             "set up the base URL of anthropic: it is not an http or https URL",
         ),
         (
-            Settings { api_key: key, headers: vec![("a b".into(), "c".into())], ..Settings::default() },
-            "set up the header a b: it holds characters that no header has",
+            ProviderSettings {
+                api_key: key,
+                headers: vec![("a b".into(), "c".into())],
+                ..ProviderSettings::default()
+            },
+            "set up the header a b: it contains characters that are not allowed in a header",
         ),
     ];
     for (settings, expected) in cases {
-        assert_eq!(with(settings), expected);
+        assert_eq!(setup_error(settings), expected);
     }
 }

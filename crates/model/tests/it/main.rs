@@ -1,5 +1,5 @@
-//! Each provider's real client against a server that plays a script: what arrives, what goes out, and what every
-//! failure of an endpoint becomes.
+//! Tests of each provider's client against a scripted server: the answer that arrives, the request that is sent,
+//! and the error for each failure of an endpoint.
 
 mod faults;
 mod session;
@@ -7,22 +7,26 @@ mod streams;
 
 use std::sync::Arc;
 
-use model::{ChatModel, ChatRequest, Error, Part, Provider, Settings, connect};
+use model::{AnswerPart, ChatModel, ChatRequest, Error, Provider, ProviderSettings, connect};
 use protocol::{AiMessage, Message};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-/// A key that must never be seen anywhere but in a header.
+/// The API key, which must only appear in a header.
 const KEY: &str = "sk-secret-key-123";
 
-fn serve(replies: impl IntoIterator<Item = Reply>) -> Server {
-    Server::start(Script::new(replies)).expect("the server starts")
+fn start_server(replies: impl IntoIterator<Item = ScriptedReply>) -> ScriptedServer {
+    ScriptedServer::start(Script::new(replies)).expect("the server starts")
 }
 
-fn settings(server: &Server) -> Settings {
-    Settings { api_key: Some(KEY.into()), base_url: Some(server.url().to_owned()), ..Settings::default() }
+fn settings(server: &ScriptedServer) -> ProviderSettings {
+    ProviderSettings {
+        api_key: Some(KEY.into()),
+        base_url: Some(server.url().to_owned()),
+        ..ProviderSettings::default()
+    }
 }
 
-fn model(provider: Provider, settings: Settings) -> Arc<dyn ChatModel> {
+fn model(provider: Provider, settings: ProviderSettings) -> Arc<dyn ChatModel> {
     let name = format!("{}/m", provider.as_str()).parse().expect("a name");
     connect(name, settings).expect("the settings can be used")
 }
@@ -31,8 +35,11 @@ fn question() -> ChatRequest {
     ChatRequest { messages: vec![Message::human("Hello?")].into(), ..ChatRequest::default() }
 }
 
-/// Returns every part of an answer but the last, the whole answer, and the error that ended it.
-async fn ask(model: &dyn ChatModel, request: &ChatRequest) -> (Vec<Part>, Result<AiMessage, Error>) {
+/// Returns the parts of an answer except the last one, and the complete answer or the error that ended it.
+async fn collect_answer(
+    model: &dyn ChatModel,
+    request: &ChatRequest,
+) -> (Vec<AnswerPart>, Result<AiMessage, Error>) {
     use futures::StreamExt;
     let mut parts = Vec::new();
     let mut stream = match model.stream(request).await {
@@ -41,8 +48,8 @@ async fn ask(model: &dyn ChatModel, request: &ChatRequest) -> (Vec<Part>, Result
     };
     while let Some(part) = stream.next().await {
         match part {
-            Ok(Part::Done(message)) => {
-                assert!(stream.next().await.is_none(), "nothing follows the whole answer");
+            Ok(AnswerPart::Done(message)) => {
+                assert!(stream.next().await.is_none(), "nothing follows the complete answer");
                 return (parts, Ok(message));
             }
             Ok(part) => parts.push(part),
@@ -52,13 +59,13 @@ async fn ask(model: &dyn ChatModel, request: &ChatRequest) -> (Vec<Part>, Result
             }
         }
     }
-    unreachable!("a stream ends with the whole answer or an error");
+    unreachable!("a stream ends with the complete answer or an error");
 }
 
-fn text_of(parts: &[Part]) -> String {
+fn text_of(parts: &[AnswerPart]) -> String {
     let texts = parts.iter().map(|part| match part {
-        Part::Text(text) => text.as_str(),
-        Part::Thinking(_) | Part::ToolCall { .. } | Part::Done(_) => "",
+        AnswerPart::Text(text) => text.as_str(),
+        AnswerPart::Thinking(_) | AnswerPart::ToolCall { .. } | AnswerPart::Done(_) => "",
     });
     texts.collect()
 }

@@ -1,106 +1,128 @@
-//! Connections that many share: how many there are, how long, and what becomes of what is done on them.
+//! The pool: its size, the lifetime of its connections, retries and locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use postgres::{Error, PoolSettings, Taking};
-use test_postgres::{Cluster, Settings};
+use postgres::{Error, PoolSettings, TransactionLocks};
+use test_postgres::{Cluster, ClusterSettings};
 
-use crate::{SETTINGS, make_table, numbers, numbers_on, pool, put, scene, until};
+use crate::{
+    SETTINGS, insert_number, make_table, open_database_and_pool, pool, read_numbers, select_numbers,
+    wait_until,
+};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_say_how_a_pool_is_used() {
-    let database = test_postgres::Database::create().unwrap();
+async fn statistics_count_the_use_of_a_pool() {
+    let database = test_postgres::TestDatabase::create().unwrap();
     let pool = pool(&database.socket_url(), PoolSettings { min_idle: 2, max: 3, ..SETTINGS }).await;
-    until("two wait before anybody asks", || pool.figures().idle == 2).await;
+    wait_until("two idle connections are opened in the background", || pool.statistics().idle == 2).await;
     let sleeps = (0..8).map(|_| {
         let pool = pool.clone();
-        tokio::spawn(
-            async move { pool.with(|db| db.query("SELECT pg_sleep(0.05)::text", &[])).await.map(drop) },
-        )
+        tokio::spawn(async move {
+            pool.with_connection(|db| db.query("SELECT pg_sleep(0.05)::text", &[])).await.map(drop)
+        })
     });
     for sleep in sleeps.collect::<Vec<_>>() {
         sleep.await.unwrap().unwrap();
     }
-    let figures = pool.figures();
-    assert_eq!((figures.connections, figures.max, figures.gets, figures.created), (3, 3, 8, 3));
-    assert!(figures.waited >= 5 && figures.wait >= Duration::from_millis(50), "{figures:?}");
-    assert_eq!((figures.timed_out, figures.broken, figures.expired), (0, 0, 0));
+    let statistics = pool.statistics();
+    assert_eq!(
+        (statistics.connections, statistics.max, statistics.checkouts, statistics.created),
+        (3, 3, 8, 3)
+    );
+    assert!(statistics.waits >= 5 && statistics.total_wait >= Duration::from_millis(50), "{statistics:?}");
+    assert_eq!((statistics.timeouts, statistics.broken, statistics.expired), (0, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_unused_or_old_are_closed() {
-    let database = test_postgres::Database::create().unwrap();
+    let database = test_postgres::TestDatabase::create().unwrap();
     let short = Duration::from_millis(300);
-    let unused = pool(&database.socket_url(), PoolSettings { min_idle: 1, idle: short, ..SETTINGS }).await;
-    let old = pool(&database.socket_url(), PoolSettings { lifetime: short, ..SETTINGS }).await;
+    let unused =
+        pool(&database.socket_url(), PoolSettings { min_idle: 1, idle_timeout: short, ..SETTINGS }).await;
+    let old = pool(&database.socket_url(), PoolSettings { max_lifetime: short, ..SETTINGS }).await;
     for pool in [&unused, &old] {
         let both = [pool.clone(), pool.clone()].map(|pool| {
-            tokio::spawn(async move { pool.with(|db| db.query("SELECT pg_sleep(0.05)::text", &[])).await })
+            tokio::spawn(async move {
+                pool.with_connection(|db| db.query("SELECT pg_sleep(0.05)::text", &[])).await
+            })
         });
-        for one in both {
-            one.await.unwrap().unwrap();
+        for task in both {
+            task.await.unwrap().unwrap();
         }
     }
-    until("what nobody uses goes, but for one", || unused.figures().connections == 1).await;
-    until("what is old goes", || old.figures().connections == 0).await;
-    assert_eq!((old.figures().expired, old.figures().broken), (2, 0));
+    wait_until("unused connections are closed except one", || unused.statistics().connections == 1).await;
+    wait_until("old connections are closed", || old.statistics().connections == 0).await;
+    assert_eq!((old.statistics().expired, old.statistics().broken), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_of_zero_are_none() {
-    let database = test_postgres::Database::create().unwrap();
-    let settings =
-        PoolSettings { min_idle: 9, max: 1, idle: Duration::ZERO, lifetime: Duration::ZERO, ..SETTINGS };
+    let database = test_postgres::TestDatabase::create().unwrap();
+    let settings = PoolSettings {
+        min_idle: 9,
+        max: 1,
+        idle_timeout: Duration::ZERO,
+        max_lifetime: Duration::ZERO,
+        ..SETTINGS
+    };
     let pool = pool(&database.socket_url(), settings).await;
     make_table(&pool).await;
-    put(&pool, 1).await.unwrap();
-    assert_eq!(pool.figures().connections, 1);
+    insert_number(&pool, 1).await.unwrap();
+    assert_eq!(pool.statistics().connections, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_longer_than_patience_is_told_that_all_are_in_use() {
-    let database = test_postgres::Database::create().unwrap();
-    let settings = PoolSettings { max: 1, patience: Duration::from_millis(200), ..SETTINGS };
+async fn a_request_that_exceeds_the_wait_timeout_reports_an_exhausted_pool() {
+    let database = test_postgres::TestDatabase::create().unwrap();
+    let settings = PoolSettings { max: 1, wait_timeout: Duration::from_millis(200), ..SETTINGS };
     let pool = pool(&database.socket_url(), settings).await;
     let (busy, holder) = (Arc::new(AtomicU32::new(0)), pool.clone());
     let is_busy = Arc::clone(&busy);
     let held = tokio::spawn(async move {
         holder
-            .with(move |db| {
+            .with_connection(move |db| {
                 is_busy.store(1, Ordering::SeqCst);
                 db.query("SELECT pg_sleep(1)::text", &[]).map(drop)
             })
             .await
     });
-    until("the only one is in use", || busy.load(Ordering::SeqCst) == 1).await;
-    assert!(matches!(pool.with(|db| db.batch("SELECT 1")).await, Err(Error::Exhausted)));
+    wait_until("the only connection is in use", || busy.load(Ordering::SeqCst) == 1).await;
+    assert!(matches!(pool.with_connection(|db| db.batch_execute("SELECT 1")).await, Err(Error::Exhausted)));
     held.await.unwrap().unwrap();
-    assert_eq!(pool.figures().timed_out, 1);
+    assert_eq!(pool.statistics().timeouts, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_cannot_be_let_in_is_told_at_once_and_why() {
-    let database = test_postgres::Database::create().unwrap();
-    // Who waited for something would wait longer than a test may take.
-    let settings = PoolSettings { patience: Duration::from_secs(3_600), ..SETTINGS };
+async fn a_failure_to_connect_is_reported_at_once_with_its_reason() {
+    let database = test_postgres::TestDatabase::create().unwrap();
+    // With this timeout, a request that waited would exceed the time limit of a test.
+    let settings = PoolSettings { wait_timeout: Duration::from_secs(3_600), ..SETTINGS };
     let wrong = database.url().replace("segue:segue@", "segue:secret@");
-    let told = pool(&wrong, settings).await.with(|db| db.batch("SELECT 1")).await.unwrap_err();
-    assert!(matches!(told, Error::Refused(_)) && !told.to_string().contains("secret"), "{told}");
+    let error =
+        pool(&wrong, settings).await.with_connection(|db| db.batch_execute("SELECT 1")).await.unwrap_err();
+    assert!(
+        matches!(error, Error::ConnectionRejected(_)) && !error.to_string().contains("secret"),
+        "{error}"
+    );
     let unknown = database.socket_url().replace("/test_", "/no_test_");
-    let told = pool(&unknown, settings).await.read(numbers_on).await.unwrap_err();
-    assert!(matches!(told, Error::Refused(_)), "{told}");
-    let nobody = "postgres://a@127.0.0.1:9/d";
-    let told = pool(nobody, settings).await.with(|db| db.batch("SELECT 1")).await.unwrap_err();
-    assert!(matches!(told, Error::Unreachable(_)), "{told}");
+    let error = pool(&unknown, settings).await.read(select_numbers).await.unwrap_err();
+    assert!(matches!(error, Error::ConnectionRejected(_)), "{error}");
+    let closed_port = "postgres://a@127.0.0.1:9/d";
+    let error = pool(closed_port, settings)
+        .await
+        .with_connection(|db| db.batch_execute("SELECT 1"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Unreachable(_)), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j9_more_connections_than_the_server_takes_are_waited_for() {
-    let few = Settings {
+async fn j9_requests_wait_when_the_server_refuses_more_connections() {
+    let few = ClusterSettings {
         options: vec![("max_connections", "5"), ("superuser_reserved_connections", "1")],
-        ..Settings::default()
+        ..ClusterSettings::default()
     };
     let cluster = Cluster::start_with(&few).unwrap();
     let database = cluster.create_database().unwrap();
@@ -108,40 +130,40 @@ async fn j9_more_connections_than_the_server_takes_are_waited_for() {
     make_table(&pool).await;
     let all = (0..60).map(|number| {
         let pool = pool.clone();
-        tokio::spawn(async move { put(&pool, number).await })
+        tokio::spawn(async move { insert_number(&pool, number).await })
     });
-    for one in all.collect::<Vec<_>>() {
-        one.await.unwrap().unwrap();
+    for task in all.collect::<Vec<_>>() {
+        task.await.unwrap().unwrap();
     }
-    assert_eq!(numbers(&pool).await, (0..60).collect::<Vec<_>>());
+    assert_eq!(read_numbers(&pool).await, (0..60).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_in_a_transaction_leaves_nothing_of_it_to_the_next() {
-    let (_database, pool) = scene().await;
+async fn a_panic_in_a_transaction_rolls_it_back_and_discards_its_connection() {
+    let (_database, pool) = open_database_and_pool().await;
     let panicked = pool.write(vec![], |db| {
         db.execute("INSERT INTO t VALUES (1)", &[])?;
-        if numbers_on(db)?.len() == 1 {
+        if select_numbers(db)?.len() == 1 {
             panic!("in the middle");
         }
         Ok::<_, Error>(())
     });
     assert!(panicked.await.is_err());
-    put(&pool, 2).await.unwrap();
-    assert_eq!(numbers(&pool).await, [2]);
-    assert_eq!(pool.figures().broken, 1);
+    insert_number(&pool, 2).await.unwrap();
+    assert_eq!(read_numbers(&pool).await, [2]);
+    assert_eq!(pool.statistics().broken, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_looks_in_vain_for_what_another_stores_meanwhile_finds_it_the_second_time() {
-    let (_database, pool) = scene().await;
+async fn a_constraint_violation_caused_by_a_concurrent_insert_is_retried() {
+    let (_database, pool) = open_database_and_pool().await;
     let (other, runtime) = (pool.clone(), tokio::runtime::Handle::current());
     let tries = Arc::new(AtomicU32::new(0));
     let tried = Arc::clone(&tries);
     let was_there = pool.write(vec![], move |db| {
-        let is_there = numbers_on(db)?.contains(&5);
+        let is_there = select_numbers(db)?.contains(&5);
         if tried.fetch_add(1, Ordering::SeqCst) == 0 {
-            runtime.block_on(put(&other, 5))?;
+            runtime.block_on(insert_number(&other, 5))?;
         }
         if !is_there {
             db.execute("INSERT INTO t VALUES (5)", &[])?;
@@ -154,38 +176,42 @@ async fn who_looks_in_vain_for_what_another_stores_meanwhile_finds_it_the_second
         db.execute("INSERT INTO t VALUES (6)", &[])?;
         db.execute("INSERT INTO t VALUES (6)", &[])
     });
-    assert!(matches!(own.await, Err(Error::Met(_))), "who meets itself is told");
+    assert!(
+        matches!(own.await, Err(Error::ConstraintViolation(_))),
+        "a violation by the transaction's own rows is reported"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_lock_longer_than_it_may_is_told_and_does_nothing() {
-    let (_database, pool) = scene().await;
+async fn a_transaction_that_exceeds_its_lock_timeout_fails_without_effect() {
+    let (_database, pool) = open_database_and_pool().await;
     let (held, holder) = (Arc::new(AtomicU32::new(0)), pool.clone());
     let is_held = Arc::clone(&held);
     let holding = tokio::spawn(async move {
         holder
             .write(vec![1], move |db| {
-                numbers_on(db)?;
+                select_numbers(db)?;
                 is_held.store(1, Ordering::SeqCst);
                 db.query("SELECT pg_sleep(1)::text", &[]).map(drop)
             })
             .await
     });
-    until("the lock is held", || held.load(Ordering::SeqCst) == 1).await;
-    let taking = Taking { locks: vec![1], wait: Some(Duration::from_millis(50)) };
-    let told = pool.write(taking, |db| db.execute("INSERT INTO t VALUES (1)", &[])).await;
-    assert!(matches!(told, Err(Error::TimedOut(_))), "{told:?}");
+    wait_until("the lock is held", || held.load(Ordering::SeqCst) == 1).await;
+    let locks = TransactionLocks { locks: vec![1], lock_timeout: Some(Duration::from_millis(50)) };
+    let result = pool.write(locks, |db| db.execute("INSERT INTO t VALUES (1)", &[])).await;
+    assert!(matches!(result, Err(Error::TimedOut(_))), "{result:?}");
     holding.await.unwrap().unwrap();
-    assert_eq!(numbers(&pool).await, [0_i64; 0]);
-    let told = pool.with(|db| db.batch("SET statement_timeout = 50; SELECT pg_sleep(5)")).await;
-    assert!(matches!(told, Err(Error::TimedOut(_))), "{told:?}");
+    assert_eq!(read_numbers(&pool).await, [0_i64; 0]);
+    let result =
+        pool.with_connection(|db| db.batch_execute("SET statement_timeout = 50; SELECT pg_sleep(5)")).await;
+    assert!(matches!(result, Err(Error::TimedOut(_))), "{result:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j9_two_that_wait_for_each_other_both_come_to_an_end() {
-    let (_database, pool) = scene().await;
-    put(&pool, 1).await.unwrap();
-    put(&pool, 2).await.unwrap();
+async fn j9_a_deadlock_of_two_transactions_is_resolved_and_both_succeed() {
+    let (_database, pool) = open_database_and_pool().await;
+    insert_number(&pool, 1).await.unwrap();
+    insert_number(&pool, 2).await.unwrap();
     let both = [[1, 2], [2, 1]].map(|order| {
         let pool = pool.clone();
         tokio::spawn(async move {
@@ -199,7 +225,7 @@ async fn j9_two_that_wait_for_each_other_both_come_to_an_end() {
             .await
         })
     });
-    for one in both {
-        one.await.unwrap().unwrap();
+    for task in both {
+        task.await.unwrap().unwrap();
     }
 }

@@ -1,16 +1,17 @@
-//! Statements of one connection: several under way, many rows, failures that are told later.
+//! Statements on one connection: pipelining, cursors, time limits, snapshots and the cache of prepared statements.
 
 use std::ops::ControlFlow;
 
 use postgres::{Connection, Error};
 
-use crate::{numbers, numbers_on, put, scene};
+use crate::{insert_number, open_database_and_pool, read_numbers, select_numbers};
 
-const MANY: &str = "SELECT g::bigint FROM generate_series(1, $1::bigint) AS g";
+const SERIES_QUERY: &str = "SELECT g::bigint FROM generate_series(1, $1::bigint) AS g";
 
-fn first_of(db: &Connection, many: i64, stop: i64) -> Result<Vec<i64>, Error> {
+/// Streams the numbers from 1 to `many` and returns them, stopping after `stop` rows.
+fn stream_first_rows(db: &Connection, many: i64, stop: i64) -> Result<Vec<i64>, Error> {
     let mut seen = Vec::new();
-    db.stream(MANY, &[many.into()], |row| {
+    db.stream(SERIES_QUERY, &[many.into()], |row| {
         seen.extend(row.integer(0)?);
         Ok::<_, Error>(if seen.len() as i64 == stop {
             ControlFlow::Break(())
@@ -22,16 +23,16 @@ fn first_of(db: &Connection, many: i64, stop: i64) -> Result<Vec<i64>, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_are_streamed_within_each_other_and_up_to_where_enough_is_seen() {
-    let (_database, pool) = scene().await;
+async fn cursors_can_be_nested_and_stopped_early() {
+    let (_database, pool) = open_database_and_pool().await;
     pool.read(|db| {
         for many in [0, 1, 255, 256, 257, 1_000] {
-            assert_eq!(first_of(db, many, -1)?, (1..=many).collect::<Vec<_>>());
-            assert_eq!(first_of(db, many, 300)?.len() as i64, many.min(300));
+            assert_eq!(stream_first_rows(db, many, -1)?, (1..=many).collect::<Vec<_>>());
+            assert_eq!(stream_first_rows(db, many, 300)?.len() as i64, many.min(300));
         }
         let mut inner = 0;
-        db.stream(MANY, &[400.into()], |_| {
-            inner += first_of(db, 300, 2)?.len() + db.query(MANY, &[1.into()])?.len();
+        db.stream(SERIES_QUERY, &[400.into()], |_| {
+            inner += stream_first_rows(db, 300, 2)?.len() + db.query(SERIES_QUERY, &[1.into()])?.len();
             Ok::<_, Error>(ControlFlow::Continue(()))
         })?;
         assert_eq!(inner, 400 * 3);
@@ -42,98 +43,100 @@ async fn rows_are_streamed_within_each_other_and_up_to_where_enough_is_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_while_rows_are_looked_at_is_told_and_the_connection_goes_on() {
-    let (_database, pool) = scene().await;
+async fn an_error_of_the_visitor_ends_the_stream_and_keeps_the_connection_usable() {
+    let (_database, pool) = open_database_and_pool().await;
     let failed = pool.read(|db| {
-        db.stream(MANY, &[1_000.into()], |_| Err::<ControlFlow<()>, _>(Error::Malformed("seen".to_owned())))
+        db.stream(SERIES_QUERY, &[1_000.into()], |_| {
+            Err::<ControlFlow<()>, _>(Error::Malformed("seen".to_owned()))
+        })
     });
     assert_eq!(failed.await.unwrap_err().to_string(), "read the database: seen");
-    assert_eq!(numbers(&pool).await, [0_i64; 0]);
-    assert_eq!((pool.figures().created, pool.figures().broken), (1, 0));
+    assert_eq!(read_numbers(&pool).await, [0_i64; 0]);
+    assert_eq!((pool.statistics().created, pool.statistics().broken), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a8_a_statement_sent_that_fails_is_told_by_the_next_and_nothing_is_written() {
-    let (_database, pool) = scene().await;
-    put(&pool, 1).await.unwrap();
+async fn a8_a_failed_pipelined_statement_is_reported_by_the_next_call_and_rolls_back() {
+    let (_database, pool) = open_database_and_pool().await;
+    insert_number(&pool, 1).await.unwrap();
     for ends_at_once in [true, false] {
         let failed = pool.write(vec![], move |db| {
             db.send("INSERT INTO t VALUES ($1)", vec![2.into()])?;
             db.send("INSERT INTO t VALUES ($1 / 0)", vec![3.into()])?;
             db.send("INSERT INTO t VALUES ($1)", vec![4.into()])?;
             if !ends_at_once {
-                numbers_on(db)?;
+                select_numbers(db)?;
             }
             Ok(())
         });
-        let told = failed.await.unwrap_err();
-        assert!(matches!(&told, Error::Statement { code, .. } if code == "22012"), "{told}");
-        assert_eq!(numbers(&pool).await, [1]);
+        let error = failed.await.unwrap_err();
+        assert!(matches!(&error, Error::Statement { code, .. } if code == "22012"), "{error}");
+        assert_eq!(read_numbers(&pool).await, [1]);
     }
-    assert_eq!(pool.figures().broken, 0);
+    assert_eq!(pool.statistics().broken, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a8_a_statement_that_cannot_be_sent_is_told_and_nothing_is_written() {
-    let (_database, pool) = scene().await;
-    // From here on its end is prepared, and waits for nothing.
-    put(&pool, 7).await.unwrap();
+async fn a8_a_statement_that_cannot_be_encoded_is_reported_and_rolls_back() {
+    let (_database, pool) = open_database_and_pool().await;
+    // After this transaction its COMMIT is prepared and needs no further round trip.
+    insert_number(&pool, 7).await.unwrap();
     let failed = pool.write(vec![], |db| {
         db.send("INSERT INTO t VALUES ($1)", vec![1.into()])?;
-        // No number of the server's kind has so many bits.
+        // The value does not fit into a 32-bit integer.
         db.send("INSERT INTO t VALUES (CAST($1 AS int))", vec![i64::MAX.into()])?;
         db.send("INSERT INTO t VALUES ($1)", vec![2.into()])
     });
-    let told = failed.await.unwrap_err();
-    assert!(matches!(told, Error::Malformed(_)), "{told}");
-    assert_eq!(numbers(&pool).await, [7]);
-    assert_eq!(pool.figures().broken, 0);
+    let error = failed.await.unwrap_err();
+    assert!(matches!(error, Error::Malformed(_)), "{error}");
+    assert_eq!(read_numbers(&pool).await, [7]);
+    assert_eq!(pool.statistics().broken, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_is_patient_has_no_limit() {
-    let (database, pool) = scene().await;
-    let shown = |db: &Connection| db.query("SHOW statement_timeout", &[])?[0].text(0);
-    let during = pool.read(move |db| db.patiently(|| shown(db))).await.unwrap();
+async fn time_limits_are_disabled_only_where_that_was_requested() {
+    let (database, pool) = open_database_and_pool().await;
+    let read_timeout = |db: &Connection| db.query("SHOW statement_timeout", &[])?[0].text(0);
+    let during = pool.read(move |db| db.without_timeouts(|| read_timeout(db))).await.unwrap();
     assert_eq!(during.as_deref(), Some("0"));
-    let usual = pool.with(shown).await.unwrap();
-    assert_eq!((usual.as_deref(), pool.figures().created), (Some("1min"), 1));
+    let usual = pool.with_connection(read_timeout).await.unwrap();
+    assert_eq!((usual.as_deref(), pool.statistics().created), (Some("1min"), 1));
     let url = database.socket_url();
     let always = tokio::task::spawn_blocking(move || {
         let db = Connection::open(&url.parse().unwrap())?;
-        db.be_patient()?;
-        db.snapshot(shown)
+        db.disable_timeouts()?;
+        db.read_snapshot(read_timeout)
     });
     assert_eq!(always.await.unwrap().unwrap().as_deref(), Some("0"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_is_seen_by_what_follows() {
-    let (_database, pool) = scene().await;
+async fn a_query_sees_the_pipelined_statements_before_it() {
+    let (_database, pool) = open_database_and_pool().await;
     let seen = pool.write(vec![], |db| {
         (0..500_i64).try_for_each(|number| db.send("INSERT INTO t VALUES ($1)", vec![number.into()]))?;
-        Ok::<_, Error>(numbers_on(db)?.len())
+        Ok::<_, Error>(select_numbers(db)?.len())
     });
     assert_eq!(seen.await.unwrap(), 500);
-    assert_eq!(numbers(&pool).await.len(), 500);
+    assert_eq!(read_numbers(&pool).await.len(), 500);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_does_not_see_what_is_committed_meanwhile() {
-    let (_database, pool) = scene().await;
+async fn a_snapshot_does_not_see_later_commits() {
+    let (_database, pool) = open_database_and_pool().await;
     let (other, runtime) = (pool.clone(), tokio::runtime::Handle::current());
     let seen = pool.read(move |db| {
-        let before = numbers_on(db)?;
-        runtime.block_on(put(&other, 7))?;
-        Ok::<_, Error>((before, numbers_on(db)?))
+        let before = select_numbers(db)?;
+        runtime.block_on(insert_number(&other, 7))?;
+        Ok::<_, Error>((before, select_numbers(db)?))
     });
     assert_eq!(seen.await.unwrap(), (vec![], vec![]));
-    assert_eq!(numbers(&pool).await, [7]);
+    assert_eq!(read_numbers(&pool).await, [7]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_statements_than_are_kept_prepared_are_no_matter() {
-    let (_database, pool) = scene().await;
+async fn more_distinct_statements_than_the_cache_holds_are_executed() {
+    let (_database, pool) = open_database_and_pool().await;
     pool.read(|db| {
         for number in 0..1_100 {
             assert_eq!(db.query(&format!("SELECT {number}"), &[])?[0].integer(0)?, Some(number));

@@ -1,28 +1,31 @@
-//! How the way to a server is secured.
+//! TLS modes and the verification of the server's certificate.
 
 use postgres::Error;
-use test_postgres::{Cluster, Database, Settings, Tls};
+use test_postgres::{Cluster, ClusterSettings, TestDatabase, TlsMode};
 
 use crate::{SETTINGS, pool};
 
-/// Whether the session is encrypted.
-async fn entered(url: &str) -> Result<bool, Error> {
+/// Connects and returns whether the session is encrypted.
+async fn is_session_encrypted(url: &str) -> Result<bool, Error> {
     let is_encrypted = "SELECT ssl::text FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-    let rows = pool(url, SETTINGS).await.with(move |db| db.query(is_encrypted, &[])).await?;
+    let rows = pool(url, SETTINGS).await.with_connection(move |db| db.query(is_encrypted, &[])).await?;
     Ok(rows[0].text(0)?.as_deref() == Some("true"))
 }
 
-fn url(database: &Database, host: &str, query: &str) -> String {
+fn url(database: &TestDatabase, host: &str, query: &str) -> String {
     format!("{}?{query}", database.url().replace("127.0.0.1", host))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_way_is_as_secure_as_it_was_asked_to_be() {
-    let cluster = Cluster::start_with(&Settings { tls: Tls::Offered, ..Settings::default() }).unwrap();
+async fn each_sslmode_encrypts_and_verifies_as_documented() {
+    let cluster =
+        Cluster::start_with(&ClusterSettings { tls: TlsMode::Offered, ..ClusterSettings::default() })
+            .unwrap();
     let database = cluster.create_database().unwrap();
     let certificate = cluster.certificate();
     let right = format!("sslrootcert={}", certificate.display());
-    let is_encrypted = async |host: &str, query: &str| entered(&url(&database, host, query)).await;
+    let is_encrypted =
+        async |host: &str, query: &str| is_session_encrypted(&url(&database, host, query)).await;
     assert!(!is_encrypted("localhost", "sslmode=disable").await.unwrap());
     for query in ["", "sslmode=prefer", "sslmode=require"] {
         assert!(is_encrypted("127.0.0.1", query).await.unwrap(), "{query}");
@@ -35,15 +38,15 @@ async fn a_way_is_as_secure_as_it_was_asked_to_be() {
         ("127.0.0.1", format!("sslmode=verify-full&{right}")),
         ("localhost", "sslmode=verify-full&sslrootcert=/nowhere.pem".to_owned()),
     ] {
-        let told = is_encrypted(host, &query).await.unwrap_err();
-        assert!(matches!(told, Error::Refused(_)), "{query}: {told:?}");
+        let error = is_encrypted(host, &query).await.unwrap_err();
+        assert!(matches!(error, Error::ConnectionRejected(_)), "{query}: {error:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_tls_is_entered_only_by_who_does_not_ask_for_it() {
-    let database = Database::create().unwrap();
-    assert!(!entered(&url(&database, "127.0.0.1", "sslmode=prefer")).await.unwrap());
-    let told = entered(&url(&database, "127.0.0.1", "sslmode=require")).await.unwrap_err();
-    assert!(matches!(told, Error::Refused(_)), "{told:?}");
+async fn a_server_without_tls_refuses_only_connections_that_require_it() {
+    let database = TestDatabase::create().unwrap();
+    assert!(!is_session_encrypted(&url(&database, "127.0.0.1", "sslmode=prefer")).await.unwrap());
+    let error = is_session_encrypted(&url(&database, "127.0.0.1", "sslmode=require")).await.unwrap_err();
+    assert!(matches!(error, Error::ConnectionRejected(_)), "{error:?}");
 }

@@ -25,10 +25,10 @@ pub use handoffs::{
     HandoffSeeded, HandoffTruncated,
 };
 pub use messages::{AiMessage, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, ToolMessage};
-pub use runs::{RunBeginning, RunEnded, RunFailed, RunInterrupted, RunStarted, RunStopRequested};
+pub use runs::{RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested};
 pub use threads::{ThreadCreated, ThreadRehomed, ThreadRenamed, ThreadRewound};
-pub use tools::{CallDecision, SubagentEnded, ToolCallDecided};
-pub use traces::{CallPurpose, DraftTrace, MemoryRead, MemorySource, ModelCalled};
+pub use tools::{SubagentEnded, ToolCallDecided, ToolCallDecision};
+pub use traces::{DraftTrace, MemoryRead, MemorySource, ModelCallPurpose, ModelCalled};
 
 /// The content of events of one type.
 pub trait EventBody: Serialize + DeserializeOwned {
@@ -39,7 +39,7 @@ pub trait EventBody: Serialize + DeserializeOwned {
     ///
     /// # Errors
     /// When it cannot be written as JSON, such as a path that is not Unicode.
-    fn stored_json(&self) -> serde_json::Result<RawJson> {
+    fn to_stored_json(&self) -> serde_json::Result<RawJson> {
         serde_json::value::to_raw_value(self)
     }
 }
@@ -47,7 +47,7 @@ pub trait EventBody: Serialize + DeserializeOwned {
 /// An event's content cannot be read as the body that was asked for.
 #[derive(Debug, thiserror::Error)]
 #[error("read event {seq} of thread {thread_id}, a `{event_type}`, as `{}`", expected.as_str())]
-pub struct UnreadableBody {
+pub struct EventBodyError {
     /// The thread of the event.
     pub thread_id: ThreadId,
     /// Its position there.

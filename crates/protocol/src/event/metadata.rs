@@ -56,7 +56,7 @@ pub struct FailedHook {
 
 impl EventMetadata {
     /// Reads stored metadata. Metadata that cannot be read notes nothing.
-    pub fn read(stored: Option<&RawJson>) -> Self {
+    pub fn parse(stored: Option<&RawJson>) -> Self {
         stored.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
 }
@@ -76,8 +76,8 @@ mod tests {
             ("7", None),
         ] {
             let raw: RawJson = serde_json::from_str(metadata).unwrap();
-            assert_eq!(EventMetadata::read(Some(&raw)).again, again, "{metadata}");
+            assert_eq!(EventMetadata::parse(Some(&raw)).again, again, "{metadata}");
         }
-        assert_eq!(EventMetadata::read(None), EventMetadata::default());
+        assert_eq!(EventMetadata::parse(None), EventMetadata::default());
     }
 }

@@ -1,7 +1,7 @@
 //! Enums that are stored by name and keep a name they do not know, so that what a later version wrote is read and written back.
 
 /// Defines such an enum: its variants with their stored names, and `Other` for every other name.
-macro_rules! stored_names {
+macro_rules! stored_enum {
     (
         $(#[$doc:meta])*
         pub enum $name:ident {
@@ -56,4 +56,4 @@ macro_rules! stored_names {
     };
 }
 
-pub(crate) use stored_names;
+pub(crate) use stored_enum;

@@ -47,7 +47,7 @@ pub struct HandoffSummary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryItem {
     /// What the item says about the work.
-    pub kind: ItemKind,
+    pub kind: SummaryItemKind,
     /// One or more plain sentences.
     pub text: String,
     /// The seqs of the events it rests on.
@@ -73,7 +73,7 @@ const fn verified() -> bool {
 /// The kinds of items, in the order they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ItemKind {
+pub enum SummaryItemKind {
     /// What the person wants.
     Objective,
     /// What has been done.
@@ -88,7 +88,7 @@ pub enum ItemKind {
     Artifact,
 }
 
-impl ItemKind {
+impl SummaryItemKind {
     /// Every kind, in order.
     pub const ALL: [Self; 6] =
         [Self::Objective, Self::Progress, Self::Decision, Self::NextStep, Self::Blocker, Self::Artifact];

@@ -8,7 +8,7 @@ use super::{AssistantId, UserId};
 
 /// Whose data may be read and written. There is no default: whoever opens the journal says which.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum OwnerScope {
     /// Everybody's: for the person at the machine who administers it, and for work that belongs to nobody, such as
     /// recovery.
     Everyone,
@@ -16,9 +16,9 @@ pub enum Scope {
     Owner(Option<UserId>),
 }
 
-impl Scope {
+impl OwnerScope {
     /// Returns whether what belongs to `assistant_id` may be seen.
-    pub fn admits(&self, assistant_id: &AssistantId) -> bool {
+    pub fn can_access(&self, assistant_id: &AssistantId) -> bool {
         match self {
             Self::Everyone => true,
             Self::Owner(owner) => assistant_id.owner() == *owner,

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::RunStatus;
-use crate::event::names::stored_names;
+use crate::event::names::stored_enum;
 
-stored_names! {
+stored_enum! {
     /// The sort of a failure; programs decide by it.
     pub enum FailureKind {
         /// The model could not be used; trying again later or another model may help.
@@ -49,7 +49,7 @@ stored_names! {
 
 impl FailureKind {
     /// The kinds of requests that could not be met.
-    const REQUESTS: [Self; 8] = [
+    const REQUEST_ERRORS: [Self; 8] = [
         Self::EmptyInput,
         Self::UnknownInterrupt,
         Self::AmbiguousResume,
@@ -136,7 +136,7 @@ impl RunFailure {
             }
             RunStatus::Timeout => of(FailureKind::Timeout, "its time is up"),
             RunStatus::Error => {
-                let request = FailureKind::REQUESTS.into_iter().find_map(|kind| {
+                let request = FailureKind::REQUEST_ERRORS.into_iter().find_map(|kind| {
                     let message = text.strip_prefix(kind.as_str())?.strip_prefix(": ")?;
                     Some(Self::new(kind, message))
                 });
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_kind_reads_as_what_it_is_stored_as() {
-        for kind in FailureKind::REQUESTS {
+        for kind in FailureKind::REQUEST_ERRORS {
             assert_eq!(FailureKind::from(kind.as_str()), kind);
             assert_eq!(kind.class_name(), kind.as_str());
         }

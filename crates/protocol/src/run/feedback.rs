@@ -27,7 +27,7 @@ pub struct RunFeedback {
 
 impl RunFeedback {
     /// The one person where nobody signs in.
-    pub const LOCAL: &str = "local";
+    pub const LOCAL_USER: &str = "local";
     /// Grapheme clusters of a comment.
     pub const COMMENT_GRAPHEMES_MAX: usize = 2_000;
 }

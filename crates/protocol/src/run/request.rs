@@ -15,7 +15,7 @@ pub struct RunRequest {
     pub input: Option<Value>,
     /// An answer, a change of the state, a place to go; it wins over `input`.
     #[serde(skip_serializing_if = "is_unsaid")]
-    pub command: Option<Command>,
+    pub command: Option<RunCommand>,
     /// The point of the thread's past to begin at; `None` means where it stands.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub checkpoint_id: Option<CheckpointId>,
@@ -45,10 +45,10 @@ pub struct RunRequest {
     pub stream_resumable: bool,
     /// What becomes of the run when the client that began it goes away.
     #[serde(skip_serializing_if = "is_unsaid")]
-    pub on_disconnect: OnDisconnect,
+    pub on_disconnect: DisconnectMode,
     /// What becomes of it when the thread is busy.
     #[serde(skip_serializing_if = "is_unsaid")]
-    pub multitask_strategy: Multitask,
+    pub multitask_strategy: MultitaskStrategy,
     /// Where to tell of its end.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub webhook: Option<String>,
@@ -85,13 +85,13 @@ impl RunRequest {
     /// Returns the request without the messages that were put in, and what they hold: once its run has begun, they are
     /// events of the thread. Of the address that is told of its end the query is not kept: it may hold a key.
     #[must_use]
-    pub fn begun(&self) -> Self {
-        let command = self
-            .command
-            .as_ref()
-            .map(|command| Command { resume: command.resume.clone(), ..command.beside_messages() });
+    pub fn without_input_messages(&self) -> Self {
+        let command = self.command.as_ref().map(|command| RunCommand {
+            resume: command.resume.clone(),
+            ..command.without_messages_and_resume()
+        });
         Self {
-            input: self.input_beside_messages(),
+            input: self.input_without_messages(),
             command,
             checkpoint_id: self.checkpoint_id,
             interrupt_before: self.interrupt_before.clone(),
@@ -104,7 +104,7 @@ impl RunRequest {
             stream_resumable: self.stream_resumable,
             on_disconnect: self.on_disconnect,
             multitask_strategy: self.multitask_strategy,
-            webhook: self.webhook_place().map(str::to_owned),
+            webhook: self.webhook_url_without_query().map(str::to_owned),
             temporary: self.temporary,
             strict_resume: self.strict_resume,
             durability: self.durability.clone(),
@@ -116,13 +116,13 @@ impl RunRequest {
 
     /// Returns what is put in beside messages.
     #[must_use]
-    pub fn input_beside_messages(&self) -> Option<Value> {
+    pub fn input_without_messages(&self) -> Option<Value> {
         self.input.as_ref().map(without_messages)
     }
 
     /// Returns the address that is told of the run's end, without the query.
     #[must_use]
-    pub fn webhook_place(&self) -> Option<&str> {
+    pub fn webhook_url_without_query(&self) -> Option<&str> {
         self.webhook.as_deref().and_then(|address| address.split(['?', '#']).next())
     }
 }
@@ -142,7 +142,7 @@ fn fields_without_messages(fields: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Returns a place to go without the messages that are put in there.
-fn without_input(place: &Value) -> Value {
+fn goto_without_messages(place: &Value) -> Value {
     match place {
         Value::Object(fields) => {
             let kept = fields.iter().map(|(name, value)| match name.as_str() {
@@ -158,7 +158,7 @@ fn without_input(place: &Value) -> Value {
 /// What a client commands instead of putting something in.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Command {
+pub struct RunCommand {
     /// An answer to what the thread asks. `null` is none: clients send it beside a place to go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<Value>,
@@ -170,16 +170,16 @@ pub struct Command {
     pub goto: Option<Value>,
 }
 
-impl Command {
+impl RunCommand {
     /// Returns what is commanded beside messages and the answer.
     #[must_use]
-    pub fn beside_messages(&self) -> Self {
+    pub fn without_messages_and_resume(&self) -> Self {
         Self {
             resume: None,
             update: self.update.as_ref().map(without_messages),
             goto: self.goto.as_ref().map(|goto| match goto {
-                Value::Array(places) => places.iter().map(without_input).collect(),
-                place => without_input(place),
+                Value::Array(places) => places.iter().map(goto_without_messages).collect(),
+                place => goto_without_messages(place),
             }),
         }
     }
@@ -188,7 +188,7 @@ impl Command {
 /// What becomes of a run when the client that began it goes away.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum OnDisconnect {
+pub enum DisconnectMode {
     /// It goes on.
     #[default]
     Continue,
@@ -199,7 +199,7 @@ pub enum OnDisconnect {
 /// What becomes of a new run on a busy thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Multitask {
+pub enum MultitaskStrategy {
     /// It waits for its turn.
     #[default]
     Enqueue,
@@ -223,8 +223,8 @@ mod tests {
         let check = |asked: Value, expected: Value| {
             let asked: RunRequest = serde_json::from_value(asked).unwrap();
             let expected: RunRequest = serde_json::from_value(expected).unwrap();
-            assert_eq!(asked.begun(), expected);
-            assert_eq!(expected.begun(), expected);
+            assert_eq!(asked.without_input_messages(), expected);
+            assert_eq!(expected.without_input_messages(), expected);
         };
         let webhook = "http://127.0.0.1/";
         check(

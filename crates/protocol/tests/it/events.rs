@@ -5,20 +5,20 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 
 use protocol::event::body::{
-    AiMessage, CallDecision, ClippedResult, Compaction, CompactionFailed, CompactionUndone, DraftRequest,
-    HandoffAccepted, HandoffCleaned, HandoffDeclined, HandoffExpired, HandoffFailed, HandoffMirrored,
-    HandoffPreviewed, HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted, HandoffSeeded,
-    HandoffTruncated, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, MemoryRead, ModelCalled,
-    RunBeginning, RunEnded, RunFailed, RunInterrupted, RunStarted, RunStopRequested, SubagentEnded,
-    ThreadCreated, ThreadRehomed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolMessage, TurnsArchived,
-    TurnsRestored,
+    AiMessage, ClippedResult, Compaction, CompactionFailed, CompactionUndone, DraftRequest, HandoffAccepted,
+    HandoffCleaned, HandoffDeclined, HandoffExpired, HandoffFailed, HandoffMirrored, HandoffPreviewed,
+    HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted, HandoffSeeded, HandoffTruncated,
+    HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, MemoryRead, ModelCalled, RunEnded,
+    RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested, SubagentEnded, ThreadCreated,
+    ThreadRehomed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolCallDecision, ToolMessage,
+    TurnsArchived, TurnsRestored,
 };
 use protocol::{Event, EventBody, EventType, FailureKind, Message, NewEvent, ThreadId};
 use serde::Deserialize;
 use serde_json::Value;
 
 #[derive(Deserialize)]
-struct Golden {
+struct GoldenEvent {
     now: Vec<Value>,
     past: Vec<Value>,
 }
@@ -27,20 +27,20 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/events")
 }
 
-fn file_of(event_type: EventType) -> String {
+fn golden_file(event_type: EventType) -> String {
     format!("{}.json", event_type.as_str().replace(':', "_"))
 }
 
-fn golden(event_type: EventType) -> Golden {
-    let path = folder().join(file_of(event_type));
+fn read_golden(event_type: EventType) -> GoldenEvent {
+    let path = folder().join(golden_file(event_type));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Returns a stored event with this content.
-fn stored(event_type: EventType, content: &Value) -> Event {
-    let mut event = Event::stored(
-        NewEvent::of(&RunStopRequested {}, jiff::Timestamp::UNIX_EPOCH).unwrap(),
+fn stored_event(event_type: EventType, content: &Value) -> Event {
+    let mut event = Event::from_new(
+        NewEvent::from_body(&RunStopRequested {}, jiff::Timestamp::UNIX_EPOCH).unwrap(),
         ThreadId::generate(),
         9,
     );
@@ -50,65 +50,65 @@ fn stored(event_type: EventType, content: &Value) -> Event {
 }
 
 /// Every content reads, also with a field of a later version; one of today is written byte for byte as it was read.
-fn check<T: EventBody + PartialEq + Debug>(event_type: EventType) {
+fn check_body<T: EventBody + PartialEq + Debug>(event_type: EventType) {
     assert_eq!(T::TYPE, event_type);
-    let Golden { now, past } = golden(event_type);
+    let GoldenEvent { now, past } = read_golden(event_type);
     assert!(!now.is_empty(), "{event_type:?}");
     for content in &now {
         let body: T =
-            stored(event_type, content).body().unwrap_or_else(|error| panic!("{content}: {error:?}"));
-        let new = NewEvent::of(&body, jiff::Timestamp::UNIX_EPOCH).unwrap();
+            stored_event(event_type, content).body().unwrap_or_else(|error| panic!("{content}: {error:?}"));
+        let new = NewEvent::from_body(&body, jiff::Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!((new.event_type, new.content.get()), (event_type, content.to_string().as_str()));
     }
     for content in now.iter().chain(&past) {
         let body: T =
-            stored(event_type, content).body().unwrap_or_else(|error| panic!("{content}: {error:?}"));
+            stored_event(event_type, content).body().unwrap_or_else(|error| panic!("{content}: {error:?}"));
         let mut later = content.clone();
         later["field_of_a_later_version"] = serde_json::json!({"a": [1]});
-        assert_eq!(stored(event_type, &later).body::<T>().unwrap(), body, "{later}");
+        assert_eq!(stored_event(event_type, &later).body::<T>().unwrap(), body, "{later}");
     }
 }
 
 fn check_type(event_type: EventType) {
     match event_type {
-        EventType::HumanMessage => check::<HumanMessage>(event_type),
-        EventType::AiMessage => check::<AiMessage>(event_type),
-        EventType::ToolMessage => check::<ToolMessage>(event_type),
-        EventType::ImportedNote => check::<ImportedNote>(event_type),
-        EventType::ImportedBoundary => check::<ImportedBoundary>(event_type),
-        EventType::ImportedSummary => check::<ImportedSummary>(event_type),
-        EventType::ThreadCreated => check::<ThreadCreated>(event_type),
-        EventType::ThreadRenamed => check::<ThreadRenamed>(event_type),
-        EventType::ThreadRehomed => check::<ThreadRehomed>(event_type),
-        EventType::ThreadRewound => check::<ThreadRewound>(event_type),
-        EventType::RunStarted => check::<RunStarted>(event_type),
-        EventType::RunStopRequested => check::<RunStopRequested>(event_type),
-        EventType::RunInterrupted => check::<RunInterrupted>(event_type),
-        EventType::RunEnded => check::<RunEnded>(event_type),
-        EventType::RunFailed => check::<RunFailed>(event_type),
-        EventType::ToolCallDecided => check::<ToolCallDecided>(event_type),
-        EventType::SubagentEnded => check::<SubagentEnded>(event_type),
-        EventType::ModelCalled => check::<ModelCalled>(event_type),
-        EventType::MemoryRead => check::<MemoryRead>(event_type),
-        EventType::Compacted => check::<Compaction>(event_type),
-        EventType::CompactionUndone => check::<CompactionUndone>(event_type),
-        EventType::CompactionFailed => check::<CompactionFailed>(event_type),
-        EventType::ResultClipped => check::<ClippedResult>(event_type),
-        EventType::TurnsArchived => check::<TurnsArchived>(event_type),
-        EventType::TurnsRestored => check::<TurnsRestored>(event_type),
-        EventType::HandoffRequested => check::<HandoffRequested>(event_type),
-        EventType::HandoffProposed => check::<HandoffProposed>(event_type),
-        EventType::HandoffRefined => check::<HandoffRefined>(event_type),
-        EventType::HandoffReverted => check::<HandoffReverted>(event_type),
-        EventType::HandoffTruncated => check::<HandoffTruncated>(event_type),
-        EventType::HandoffAccepted => check::<HandoffAccepted>(event_type),
-        EventType::HandoffDeclined => check::<HandoffDeclined>(event_type),
-        EventType::HandoffPreviewed => check::<HandoffPreviewed>(event_type),
-        EventType::HandoffFailed => check::<HandoffFailed>(event_type),
-        EventType::HandoffExpired => check::<HandoffExpired>(event_type),
-        EventType::HandoffSeeded => check::<HandoffSeeded>(event_type),
-        EventType::HandoffCleaned => check::<HandoffCleaned>(event_type),
-        EventType::HandoffMirrored => check::<HandoffMirrored>(event_type),
+        EventType::HumanMessage => check_body::<HumanMessage>(event_type),
+        EventType::AiMessage => check_body::<AiMessage>(event_type),
+        EventType::ToolMessage => check_body::<ToolMessage>(event_type),
+        EventType::ImportedNote => check_body::<ImportedNote>(event_type),
+        EventType::ImportedBoundary => check_body::<ImportedBoundary>(event_type),
+        EventType::ImportedSummary => check_body::<ImportedSummary>(event_type),
+        EventType::ThreadCreated => check_body::<ThreadCreated>(event_type),
+        EventType::ThreadRenamed => check_body::<ThreadRenamed>(event_type),
+        EventType::ThreadRehomed => check_body::<ThreadRehomed>(event_type),
+        EventType::ThreadRewound => check_body::<ThreadRewound>(event_type),
+        EventType::RunStarted => check_body::<RunStarted>(event_type),
+        EventType::RunStopRequested => check_body::<RunStopRequested>(event_type),
+        EventType::RunInterrupted => check_body::<RunInterrupted>(event_type),
+        EventType::RunEnded => check_body::<RunEnded>(event_type),
+        EventType::RunFailed => check_body::<RunFailed>(event_type),
+        EventType::ToolCallDecided => check_body::<ToolCallDecided>(event_type),
+        EventType::SubagentEnded => check_body::<SubagentEnded>(event_type),
+        EventType::ModelCalled => check_body::<ModelCalled>(event_type),
+        EventType::MemoryRead => check_body::<MemoryRead>(event_type),
+        EventType::Compacted => check_body::<Compaction>(event_type),
+        EventType::CompactionUndone => check_body::<CompactionUndone>(event_type),
+        EventType::CompactionFailed => check_body::<CompactionFailed>(event_type),
+        EventType::ResultClipped => check_body::<ClippedResult>(event_type),
+        EventType::TurnsArchived => check_body::<TurnsArchived>(event_type),
+        EventType::TurnsRestored => check_body::<TurnsRestored>(event_type),
+        EventType::HandoffRequested => check_body::<HandoffRequested>(event_type),
+        EventType::HandoffProposed => check_body::<HandoffProposed>(event_type),
+        EventType::HandoffRefined => check_body::<HandoffRefined>(event_type),
+        EventType::HandoffReverted => check_body::<HandoffReverted>(event_type),
+        EventType::HandoffTruncated => check_body::<HandoffTruncated>(event_type),
+        EventType::HandoffAccepted => check_body::<HandoffAccepted>(event_type),
+        EventType::HandoffDeclined => check_body::<HandoffDeclined>(event_type),
+        EventType::HandoffPreviewed => check_body::<HandoffPreviewed>(event_type),
+        EventType::HandoffFailed => check_body::<HandoffFailed>(event_type),
+        EventType::HandoffExpired => check_body::<HandoffExpired>(event_type),
+        EventType::HandoffSeeded => check_body::<HandoffSeeded>(event_type),
+        EventType::HandoffCleaned => check_body::<HandoffCleaned>(event_type),
+        EventType::HandoffMirrored => check_body::<HandoffMirrored>(event_type),
     }
 }
 
@@ -122,7 +122,7 @@ fn a23_every_event_type_has_its_golden_file_and_there_is_no_other() {
     let files = std::fs::read_dir(folder()).unwrap();
     let found: BTreeSet<String> =
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(found, EventType::ALL.iter().map(|event_type| file_of(*event_type)).collect());
+    assert_eq!(found, EventType::ALL.iter().map(|event_type| golden_file(*event_type)).collect());
 }
 
 #[test]
@@ -130,14 +130,15 @@ fn a_message_is_stored_with_its_tag_whichever_way_it_is_built() {
     let message = Message::human("Hello.");
     let Message::Human(body) = &message else { panic!("{message:?}") };
     let at = jiff::Timestamp::UNIX_EPOCH;
-    let (whole, typed) = (NewEvent::message(&message, at).unwrap(), NewEvent::of(body, at).unwrap());
+    let (whole, typed) =
+        (NewEvent::from_message(&message, at).unwrap(), NewEvent::from_body(body, at).unwrap());
     assert_eq!(whole.content.get(), serde_json::to_string(&message).unwrap());
     assert_eq!(typed.content.get(), whole.content.get());
 }
 
 #[test]
 fn a_body_that_cannot_be_read_names_thread_position_and_type() {
-    let broken = stored(EventType::ThreadRewound, &serde_json::json!({"keep_seq": "seven"}));
+    let broken = stored_event(EventType::ThreadRewound, &serde_json::json!({"keep_seq": "seven"}));
     let error = broken.body::<ThreadRewound>().unwrap_err();
     let named = (error.thread_id, error.seq, error.event_type.as_str(), error.expected);
     assert_eq!(named, (broken.thread_id, 9, "thread_rewound", EventType::ThreadRewound));
@@ -152,20 +153,20 @@ fn a_body_that_cannot_be_read_names_thread_position_and_type() {
 #[test]
 fn what_earlier_versions_stored_reads_as_what_it_meant() {
     let past = |event_type: EventType, index: usize| {
-        let content = &golden(event_type).past[index];
-        stored(event_type, content)
+        let content = &read_golden(event_type).past[index];
+        stored_event(event_type, content)
     };
     let called: ModelCalled = past(EventType::ModelCalled, 0).body().unwrap();
     assert_eq!(called.problem.as_deref(), Some("the answer was empty"));
     let failed: RunFailed = past(EventType::RunFailed, 0).body().unwrap();
     assert_eq!((failed.failure.kind, failed.steps), (FailureKind::Store, 0));
     let started: RunStarted = past(EventType::RunStarted, 0).body().unwrap();
-    assert_eq!(started.how, RunBeginning::Admitted);
+    assert_eq!(started.how, RunStartKind::Admitted);
     let created: ThreadCreated = past(EventType::ThreadCreated, 1).body().unwrap();
     assert_eq!(created, ThreadCreated::Other);
     let refined: HandoffRefined = past(EventType::HandoffRefined, 0).body().unwrap();
     assert_eq!(refined.request, DraftRequest::Feedback { feedback: "Shorter.".to_owned() });
     let mirrored: HandoffMirrored = past(EventType::HandoffMirrored, 0).body().unwrap();
     assert_eq!(mirrored.error, None);
-    assert_eq!(CallDecision::from("allow").as_str(), "allow");
+    assert_eq!(ToolCallDecision::from("allow").as_str(), "allow");
 }

@@ -6,11 +6,12 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use protocol::{
-    ApiKey, ArchiveReason, Block, Checkpoint, CheckpointSource, ClippedResult, Command, Compaction,
-    CompactionFailed, CompactionTrigger, CompactionUndone, Decision, Decisions, Event, EventType, Handoff,
-    HandoffMark, HandoffStatus, HandoffSummary, Interrupt, InterruptPayload, Item, ItemKind, LoggedTurn,
-    MediumTermSummary, Message, ParentKind, Proposal, Run, RunFeedback, RunRequest, RunStatus, StepPoint,
-    StopReason, Thread, ThreadStatus, TurnRole, TurnsArchived, TurnsRestored,
+    ApiKey, ArchiveReason, Checkpoint, CheckpointEntry, CheckpointSource, ClippedResult, Compaction,
+    CompactionFailed, CompactionTrigger, CompactionUndone, ContentBlock, Decision, Decisions, Event,
+    EventType, Handoff, HandoffMark, HandoffStatus, HandoffSummary, Interrupt, InterruptPayload,
+    LoggedMessage, MediumTermSummary, Message, MessageRole, ParentKind, Proposal, Run, RunCommand,
+    RunFeedback, RunRequest, RunStatus, StopReason, StoredItem, SummaryItemKind, Thread, ThreadStatus,
+    TurnsArchived, TurnsRestored,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,13 +21,13 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden")
 }
 
-fn text(name: &str) -> String {
+fn read_text(name: &str) -> String {
     let path = folder().join(format!("{name}.json"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn read<T: DeserializeOwned>(name: &str) -> T {
-    serde_json::from_str(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+fn read_shape<T: DeserializeOwned>(name: &str) -> T {
+    serde_json::from_str(&read_text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn files_in(folder: &Path) -> BTreeSet<String> {
@@ -35,15 +36,15 @@ fn files_in(folder: &Path) -> BTreeSet<String> {
 }
 
 /// Returns what a shape is written as.
-fn written(shape: &impl Serialize) -> Value {
+fn to_json(shape: &impl Serialize) -> Value {
     serde_json::from_str(&serde_json::to_string(shape).unwrap()).unwrap()
 }
 
 /// The file reads, is written as it was read, and its later form reads as the same.
-fn check<T: DeserializeOwned + Serialize + PartialEq + Debug>(name: &str) {
-    let shape: T = read(name);
-    assert_eq!(written(&shape), read::<Value>(name), "{name}");
-    let later: T = read(&format!("future/{name}"));
+fn check_round_trip<T: DeserializeOwned + Serialize + PartialEq + Debug>(name: &str) {
+    let shape: T = read_shape(name);
+    assert_eq!(to_json(&shape), read_shape::<Value>(name), "{name}");
+    let later: T = read_shape(&format!("future/{name}"));
     assert_eq!(later, shape, "future/{name}");
 }
 
@@ -93,41 +94,41 @@ const CARRY_OVER: &str = "handoff_summary_carry_over";
 
 #[test]
 fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
-    MESSAGES.iter().for_each(|name| check::<Message>(name));
-    check::<Event>("event_bare");
-    MARKS.iter().for_each(|name| check::<HandoffMark>(name));
-    THREADS.iter().for_each(|name| check::<Thread>(name));
-    RUNS.iter().for_each(|name| check::<Run>(name));
-    CHECKPOINTS.iter().for_each(|name| check::<Checkpoint>(name));
-    POINTS.iter().for_each(|name| check::<StepPoint>(name));
-    REQUESTS.iter().for_each(|name| check::<RunRequest>(name));
-    COMMANDS.iter().for_each(|name| check::<Command>(name));
-    KEYS.iter().for_each(|name| check::<ApiKey>(name));
-    SUMMARIES.iter().for_each(|name| check::<HandoffSummary>(name));
-    PAYLOADS.iter().for_each(|name| check::<InterruptPayload>(name));
-    INTERRUPTS.iter().for_each(|name| check::<Interrupt>(name));
-    DECISIONS.iter().for_each(|name| check::<Decisions>(name));
-    HANDOFFS.iter().for_each(|name| check::<Handoff>(name));
-    PROPOSALS.iter().for_each(|name| check::<Proposal>(name));
-    COMPACTIONS.iter().for_each(|name| check::<Compaction>(name));
-    CLIPS.iter().for_each(|name| check::<ClippedResult>(name));
-    UNDONE.iter().for_each(|name| check::<CompactionUndone>(name));
-    FAILED.iter().for_each(|name| check::<CompactionFailed>(name));
-    FEEDBACK.iter().for_each(|name| check::<RunFeedback>(name));
-    MEMORIES.iter().for_each(|name| check::<MediumTermSummary>(name));
-    TURNS.iter().for_each(|name| check::<LoggedTurn>(name));
-    ARCHIVED.iter().for_each(|name| check::<TurnsArchived>(name));
-    RESTORED.iter().for_each(|name| check::<TurnsRestored>(name));
-    ITEMS.iter().for_each(|name| check::<Item>(name));
+    MESSAGES.iter().for_each(|name| check_round_trip::<Message>(name));
+    check_round_trip::<Event>("event_bare");
+    MARKS.iter().for_each(|name| check_round_trip::<HandoffMark>(name));
+    THREADS.iter().for_each(|name| check_round_trip::<Thread>(name));
+    RUNS.iter().for_each(|name| check_round_trip::<Run>(name));
+    CHECKPOINTS.iter().for_each(|name| check_round_trip::<Checkpoint>(name));
+    POINTS.iter().for_each(|name| check_round_trip::<CheckpointEntry>(name));
+    REQUESTS.iter().for_each(|name| check_round_trip::<RunRequest>(name));
+    COMMANDS.iter().for_each(|name| check_round_trip::<RunCommand>(name));
+    KEYS.iter().for_each(|name| check_round_trip::<ApiKey>(name));
+    SUMMARIES.iter().for_each(|name| check_round_trip::<HandoffSummary>(name));
+    PAYLOADS.iter().for_each(|name| check_round_trip::<InterruptPayload>(name));
+    INTERRUPTS.iter().for_each(|name| check_round_trip::<Interrupt>(name));
+    DECISIONS.iter().for_each(|name| check_round_trip::<Decisions>(name));
+    HANDOFFS.iter().for_each(|name| check_round_trip::<Handoff>(name));
+    PROPOSALS.iter().for_each(|name| check_round_trip::<Proposal>(name));
+    COMPACTIONS.iter().for_each(|name| check_round_trip::<Compaction>(name));
+    CLIPS.iter().for_each(|name| check_round_trip::<ClippedResult>(name));
+    UNDONE.iter().for_each(|name| check_round_trip::<CompactionUndone>(name));
+    FAILED.iter().for_each(|name| check_round_trip::<CompactionFailed>(name));
+    FEEDBACK.iter().for_each(|name| check_round_trip::<RunFeedback>(name));
+    MEMORIES.iter().for_each(|name| check_round_trip::<MediumTermSummary>(name));
+    TURNS.iter().for_each(|name| check_round_trip::<LoggedMessage>(name));
+    ARCHIVED.iter().for_each(|name| check_round_trip::<TurnsArchived>(name));
+    RESTORED.iter().for_each(|name| check_round_trip::<TurnsRestored>(name));
+    ITEMS.iter().for_each(|name| check_round_trip::<StoredItem>(name));
 }
 
 #[test]
 fn a23_what_an_earlier_version_wrote_reads_as_what_it_was() {
     for name in &PAST[..2] {
-        assert_eq!(read::<Checkpoint>(&format!("past/{name}")), read(name), "{name}");
+        assert_eq!(read_shape::<Checkpoint>(&format!("past/{name}")), read_shape(name), "{name}");
     }
     for name in &PAST[2..] {
-        assert_eq!(read::<StepPoint>(&format!("past/{name}")), read(name), "{name}");
+        assert_eq!(read_shape::<CheckpointEntry>(&format!("past/{name}")), read_shape(name), "{name}");
     }
 }
 
@@ -174,15 +175,15 @@ fn every_golden_file_is_read_by_a_test() {
 
 #[test]
 fn a23_an_event_of_an_unknown_type_reads_and_is_kept_byte_for_byte() {
-    let event: Event = read("event");
-    assert_eq!(written(&event), read::<Value>("event"));
+    let event: Event = read_shape("event");
+    assert_eq!(to_json(&event), read_shape::<Value>("event"));
     assert_eq!((event.kind(), event.seq), (Some(EventType::HumanMessage), 12));
     assert_eq!(event.message(), Some(Message::human("Hello.")));
-    let later: Event = read("future/event");
+    let later: Event = read_shape("future/event");
     assert_eq!((later.kind(), later.message()), (None, None));
     assert_eq!((later.event_type.as_str(), later.category.as_str()), ("mood_changed", "feelings"));
-    assert!(text("future/event").contains(later.content.get()), "the content is the file's own bytes");
-    let metadata = |event: &Event| event.metadata.as_ref().map(written);
+    assert!(read_text("future/event").contains(later.content.get()), "the content is the file's own bytes");
+    let metadata = |event: &Event| event.metadata.as_ref().map(to_json);
     assert_eq!(metadata(&later), metadata(&event));
 }
 
@@ -205,18 +206,18 @@ fn a23_an_unknown_reason_to_stop_is_another_reason() {
 
 #[test]
 fn a23_what_a_later_version_carries_over_is_kept() {
-    let summary: HandoffSummary = read(CARRY_OVER);
+    let summary: HandoffSummary = read_shape(CARRY_OVER);
     assert_eq!(summary.carry_over.more["open_questions"][0], "Which fixture?");
-    assert_eq!(written(&summary), read::<Value>(CARRY_OVER));
+    assert_eq!(to_json(&summary), read_shape::<Value>(CARRY_OVER));
 }
 
 #[test]
 fn fields_that_older_files_lack_have_their_default() {
     let tool: Message = serde_json::from_str(r#"{"type":"tool","call_id":"c","content":[]}"#).unwrap();
-    assert_eq!(written(&tool)["status"], "success");
+    assert_eq!(to_json(&tool)["status"], "success");
     let ai: Message = serde_json::from_str(r#"{"type":"ai","content":[],"usage":{}}"#).unwrap();
-    assert_eq!(written(&ai)["usage"]["output_tokens"], 0);
-    let mut old: Value = read("handoff_summary");
+    assert_eq!(to_json(&ai)["usage"]["output_tokens"], 0);
+    let mut old: Value = read_shape("handoff_summary");
     old["carry_over"] = serde_json::json!({});
     for item in old["body"].as_array_mut().unwrap() {
         item.as_object_mut().unwrap().retain(|key, _| key == "kind" || key == "text");
@@ -228,7 +229,7 @@ fn fields_that_older_files_lack_have_their_default() {
 
 #[test]
 fn c2_fields_that_an_older_compaction_lacks_have_their_default() {
-    let mut old: Value = read("compaction");
+    let mut old: Value = read_shape("compaction");
     old["sections"] = serde_json::json!({"goal": "g"});
     let later = ["last_request_seq", "previous_seq", "focus", "step", "usage", "prompt_sha256"];
     old.as_object_mut().unwrap().retain(|key, _| !later.contains(&key.as_str()));
@@ -240,7 +241,7 @@ fn c2_fields_that_an_older_compaction_lacks_have_their_default() {
         ("manual", CompactionTrigger::Manual),
         ("overflow", CompactionTrigger::Overflow),
     ] {
-        assert_eq!(written(&trigger), name);
+        assert_eq!(to_json(&trigger), name);
         assert_eq!(trigger.as_str(), name);
     }
 }
@@ -252,10 +253,10 @@ fn f6_what_leaves_a_context_is_told_by_its_reason() {
         ("request", ArchiveReason::Request, true),
         ("compaction", ArchiveReason::Compaction, false),
     ] {
-        assert_eq!((written(&reason), reason.leaves_context()), (name.into(), leaves));
+        assert_eq!((to_json(&reason), reason.is_removed_from_context()), (name.into(), leaves));
     }
     assert_eq!(
-        (written(&TurnRole::User), written(&TurnRole::Assistant)),
+        (to_json(&MessageRole::User), to_json(&MessageRole::Assistant)),
         ("user".into(), "assistant".into())
     );
 }
@@ -268,14 +269,14 @@ fn an_older_undoing_clipped_nothing() {
 
 #[test]
 fn the_golden_messages_hold_every_kind_of_block() {
-    let blocks = MESSAGES.iter().flat_map(|name| read::<Message>(name).content().to_vec());
+    let blocks = MESSAGES.iter().flat_map(|name| read_shape::<Message>(name).content().to_vec());
     let kinds: BTreeSet<&str> = blocks
         .map(|block| match block {
-            Block::Text { .. } => "text",
-            Block::Thinking { .. } => "thinking",
-            Block::ToolCall { .. } => "tool_call",
-            Block::Media { .. } => "media",
-            Block::Opaque { .. } => "opaque",
+            ContentBlock::Text { .. } => "text",
+            ContentBlock::Thinking { .. } => "thinking",
+            ContentBlock::ToolCall { .. } => "tool_call",
+            ContentBlock::Media { .. } => "media",
+            ContentBlock::Opaque { .. } => "opaque",
         })
         .collect();
     assert_eq!(kinds.len(), 5, "{kinds:?}");
@@ -283,20 +284,20 @@ fn the_golden_messages_hold_every_kind_of_block() {
 
 #[test]
 fn g6_the_golden_summary_holds_every_kind_of_item_in_order() {
-    let summary: HandoffSummary = read("handoff_summary");
-    assert_eq!(summary.body.iter().map(|item| item.kind).collect::<Vec<_>>(), ItemKind::ALL);
+    let summary: HandoffSummary = read_shape("handoff_summary");
+    assert_eq!(summary.body.iter().map(|item| item.kind).collect::<Vec<_>>(), SummaryItemKind::ALL);
 }
 
 #[test]
 fn both_threads_of_a_handoff_carry_a_readable_mark() {
-    let (child, parent): (Thread, Thread) = (read("thread_child"), read("thread_parent"));
-    let (due, settled) = (child.handoff().unwrap(), parent.handoff().unwrap());
-    assert_eq!(due, read("handoff_mark"));
+    let (child, parent): (Thread, Thread) = (read_shape("thread_child"), read_shape("thread_parent"));
+    let (due, settled) = (child.handoff_mark().unwrap(), parent.handoff_mark().unwrap());
+    assert_eq!(due, read_shape("handoff_mark"));
     assert_eq!(settled.handoff_id, due.handoff_id);
     assert!(!settled.pending && !settled.cleanup_required && settled.last_cleanup_at.is_some());
     let mut later = child;
-    later.metadata.insert(HandoffMark::KEY.to_owned(), read("future/handoff_mark"));
-    assert_eq!(later.handoff(), Some(due));
+    later.metadata.insert(HandoffMark::KEY.to_owned(), read_shape("future/handoff_mark"));
+    assert_eq!(later.handoff_mark(), Some(due));
 }
 
 #[test]
@@ -321,7 +322,7 @@ fn the_payload_has_exactly_the_fields_of_the_contract() {
         ("interrupt_payload_refined", &refined),
         ("interrupt_payload_asked", &asked),
     ] {
-        let payload: InterruptPayload = read(name);
+        let payload: InterruptPayload = read_shape(name);
         let args = payload.action_requests[0].args.as_object().unwrap();
         let found: BTreeSet<&str> = args.keys().map(String::as_str).collect();
         assert_eq!(found, common.iter().chain(more).copied().collect(), "{name}");
@@ -334,7 +335,7 @@ fn the_payload_has_exactly_the_fields_of_the_contract() {
 fn g3_decisions_read_as_what_the_person_meant() {
     let types: Vec<&str> = DECISIONS
         .iter()
-        .map(|name| read::<Decisions>(name).decisions.first().map(Decision::type_name).unwrap())
+        .map(|name| read_shape::<Decisions>(name).decisions.first().map(Decision::type_name).unwrap())
         .collect();
     assert_eq!(types[..8], ["approve", "approve", "approve", "edit", "edit", "edit", "edit", "edit"]);
     assert_eq!(types[8..], ["reject", "reject", "preview"]);
@@ -344,23 +345,23 @@ fn g3_decisions_read_as_what_the_person_meant() {
 #[test]
 fn every_status_has_one_name_in_json_and_in_the_database() {
     for status in RunStatus::ALL {
-        assert_eq!(written(&status), status.as_str());
+        assert_eq!(to_json(&status), status.as_str());
         assert_eq!(RunStatus::from_name(status.as_str()), Some(status));
     }
     for status in ThreadStatus::ALL {
-        assert_eq!(written(&status), status.as_str());
+        assert_eq!(to_json(&status), status.as_str());
         assert_eq!(ThreadStatus::from_name(status.as_str()), Some(status));
     }
     for status in HandoffStatus::ALL {
-        assert_eq!(written(&status), status.as_str());
+        assert_eq!(to_json(&status), status.as_str());
         assert_eq!(HandoffStatus::from_name(status.as_str()), Some(status));
     }
     for source in CheckpointSource::ALL {
-        assert_eq!(written(&source), source.as_str());
+        assert_eq!(to_json(&source), source.as_str());
         assert_eq!(CheckpointSource::from_name(source.as_str()), Some(source));
     }
     for kind in ParentKind::ALL {
-        assert_eq!(written(&kind), kind.as_str());
+        assert_eq!(to_json(&kind), kind.as_str());
         assert_eq!(ParentKind::from_name(kind.as_str()), Some(kind));
     }
 }

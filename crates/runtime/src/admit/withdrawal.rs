@@ -1,158 +1,167 @@
-//! What an admission takes back, because the thread goes on without it: questions of the turn that nobody answered, and
-//! calls that were never made.
+//! Withdrawals of an admission. A run that starts elsewhere withdraws the turn's unanswered questions and gives
+//! each tool call that will not be made a result.
 
 use std::collections::HashSet;
 
 use journal::Write;
-use protocol::{Block, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
+use protocol::{ContentBlock, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
 
-use super::Planning;
+use super::RunAdmissionPlanner;
 use crate::Result;
-use crate::driver::Others;
-use crate::graph::Question;
-use crate::node::hooks::{AFTER_MODEL_NODE, hook_channel};
-use crate::node::model::DEFERRED_CHANNEL;
-use crate::node::newest_answer_before;
-use crate::node::tools::{CUT_OFF, TOOLS_NODE};
-use crate::step::{Channels, Entry};
-use crate::turn::{ANSWERS_CHANNEL, RECOVERED_CHANNEL, asked_channel};
+use crate::driver::OtherQuestions;
+use crate::graph::QuestionLifetime;
+use crate::node::hooks::{AFTER_MODEL_NODE, resume_hook_channel};
+use crate::node::model::DEFERRED_QUESTIONS_CHANNEL;
+use crate::node::read_latest_answer_before;
+use crate::node::tools::{CALL_INTERRUPTED_TEXT, TOOLS_NODE};
+use crate::step::{Channels, StepEntry};
+use crate::turn::{ANSWERS_CHANNEL, RECOVERED_CHANNEL, pending_questions_channel};
 
-/// What a model is told of a call that waited when the person went on without deciding.
-const NOT_DONE: &str =
-    "Not done: the person went on without answering what was asked about this call, or one beside it.";
+/// The result of a call that was waiting for a decision when the person continued without deciding.
+const CALL_WITHDRAWN_TEXT: &str = "Not done: the person continued without answering the question about this call or about \
+                                   another call of the same answer.";
 
-/// What a model is told of a call that had begun and asked something itself.
-const NOT_FINISHED: &str = "Not finished: the person went on without answering what was asked about this call, or one \
-                            beside it. What was done until then stays.";
+/// The result of a call that had started and then asked a question itself.
+const CALL_UNFINISHED_TEXT: &str = "Not finished: the person continued without answering the question about this call or about \
+                                    another call of the same answer. The effects of the call until then remain.";
 
-/// What a model is told of a call that the run never came to.
-const NOT_MADE: &str =
-    "Not done: the run was stopped before it came to this call, and the person went on without it.";
+/// The result of a call that the run did not make.
+const CALL_SKIPPED_TEXT: &str =
+    "Not done: the run was stopped before this call was made, and the person continued without it.";
 
-/// What takes back what the thread goes on without.
-pub(super) struct Withdrawal {
+/// The writes and events that withdraw questions and unmade calls.
+pub(super) struct QuestionWithdrawal {
+    /// The writes that close the withdrawn interrupts.
     pub(super) writes: Vec<Write>,
-    /// The results of the calls that are not made.
+    /// The results of the calls that will not be made.
     pub(super) events: Vec<NewEvent>,
-    /// Whether questions are left that wait all the same.
-    pub(super) others: Others,
+    /// The knowledge about questions of the thread that stay pending.
+    pub(super) other_questions: OtherQuestions,
 }
 
-/// Takes what `node` asked out of a thread's state, for it goes on without an answer.
+/// Removes the pending questions of `node` and their answers from a thread's state, because the thread continues
+/// without an answer.
 pub fn forget_question(channels: &mut Channels, node: &str) {
-    asked_channel(node).remove(channels);
-    hook_channel(node).remove(channels);
+    pending_questions_channel(node).remove(channels);
+    resume_hook_channel(node).remove(channels);
     ANSWERS_CHANNEL.remove(channels);
-    DEFERRED_CHANNEL.remove(channels);
+    DEFERRED_QUESTIONS_CHANNEL.remove(channels);
 }
 
-impl Planning<'_> {
-    /// Takes back the questions of the turn that nobody answered, and the calls that the run does not go on to.
-    pub(super) async fn withdraw(&self, channels: &mut Channels) -> Result<Withdrawal> {
+impl RunAdmissionPlanner<'_> {
+    /// Plans the withdrawal of the turn's unanswered questions and of the calls that the run does not continue
+    /// with. Removes the questions from `channels`.
+    pub(super) async fn withdraw_questions(&self, channels: &mut Channels) -> Result<QuestionWithdrawal> {
         let node = self.start.node.as_deref();
-        let (pending, others) = self.pending().await?;
-        let mut withdrawal = Withdrawal { writes: Vec::new(), events: Vec::new(), others };
-        let (mut told, mut left) = (None, Vec::new());
+        let (pending, other_questions) = self.read_pending_questions().await?;
+        let mut withdrawal = QuestionWithdrawal { writes: Vec::new(), events: Vec::new(), other_questions };
+        let (mut result_text, mut withdrawn) = (None, Vec::new());
         for interrupt in pending {
-            // A record that cannot be read does not say that nothing was begun, so nothing is taken to be fresh.
-            let entry = match asked_channel(&interrupt.node).get(channels) {
-                Ok(asked) => asked.map(|asked| asked.entry),
-                Err(_) => Some(Entry::Recovered),
+            // If the record cannot be read, the node may have been started before.
+            let entry = match pending_questions_channel(&interrupt.node).get(channels) {
+                Ok(questions) => questions.map(|questions| questions.entry),
+                Err(_) => Some(StepEntry::Recovered),
             };
             let (interrupt_id, at) = (interrupt.interrupt_id, self.admission.now);
             withdrawal.writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
             let is_asked_again = node == Some(interrupt.node.as_str());
             if is_asked_again {
-                if entry == Some(Entry::Recovered) {
+                if entry == Some(StepEntry::Recovered) {
                     RECOVERED_CHANNEL.set(channels, &true);
                 }
-            } else if node != Some(AFTER_MODEL_NODE) && self.start.back_to.is_none() {
-                // What was asked is about the calls at the thread's end; a past point has calls of its own.
-                told = Some(match told {
-                    // The calls may have been made by a process that is gone, before anybody was asked.
-                    _ if entry == Some(Entry::Recovered) => CUT_OFF,
-                    Some(told) => told,
-                    None if interrupt.node == TOOLS_NODE => NOT_FINISHED,
-                    None => NOT_DONE,
+            } else if node != Some(AFTER_MODEL_NODE) && self.start.rewind.is_none() {
+                // The questions are about the calls at the thread's end. A past point has other calls.
+                result_text = Some(match result_text {
+                    // A process that is gone may have made the calls before the question was asked.
+                    _ if entry == Some(StepEntry::Recovered) => CALL_INTERRUPTED_TEXT,
+                    Some(result_text) => result_text,
+                    None if interrupt.node == TOOLS_NODE => CALL_UNFINISHED_TEXT,
+                    None => CALL_WITHDRAWN_TEXT,
                 });
             }
-            left.push((interrupt.node, is_asked_again));
+            withdrawn.push((interrupt.node, is_asked_again));
         }
-        for (node, is_asked_again) in left {
+        for (node, is_asked_again) in withdrawn {
             match is_asked_again {
                 true => {
-                    asked_channel(&node).remove(channels);
+                    pending_questions_channel(&node).remove(channels);
                     ANSWERS_CHANNEL.remove(channels);
                 }
                 false => forget_question(channels, &node),
             }
         }
-        if let Some(told) = told.or_else(|| self.left_open()) {
-            withdrawal.events = self.not_done(told).await?;
+        if let Some(result_text) = result_text.or_else(|| self.open_calls_text()) {
+            withdrawal.events = self.unmade_call_results(result_text).await?;
         }
         Ok(withdrawal)
     }
 
-    /// Returns the questions of the turn that wait, and whether there are others.
-    async fn pending(&self) -> Result<(Vec<Interrupt>, Others)> {
-        if self.before.is_none() {
-            return Ok((Vec::new(), Others::None));
+    /// Returns the pending questions of the turn, and whether the thread has other pending questions.
+    async fn read_pending_questions(&self) -> Result<(Vec<Interrupt>, OtherQuestions)> {
+        if self.head.is_none() {
+            return Ok((Vec::new(), OtherQuestions::None));
         }
         let pending = self.store.pending_interrupts(self.admission.thread_id).await?;
-        // A graph that does not know the node does not run turns, so the turn that asked still waits.
-        let is_of_turn = |interrupt: &Interrupt| {
-            self.graph.get(&interrupt.node).map(|node| node.question()) == Some(Question::OfTurn)
+        // A graph without the node does not run the thread's turns, so the turn that asked still waits.
+        let belongs_to_turn = |interrupt: &Interrupt| {
+            self.graph.get(&interrupt.node).map(|node| node.question_lifetime())
+                == Some(QuestionLifetime::Turn)
         };
-        let (of_turn, others): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_of_turn);
-        Ok((of_turn, if others.is_empty() { Others::None } else { Others::Perhaps }))
+        let (turn_questions, other_questions): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(belongs_to_turn);
+        Ok((
+            turn_questions,
+            if other_questions.is_empty() { OtherQuestions::None } else { OtherQuestions::Unknown },
+        ))
     }
 
-    /// Returns what is told of calls that wait without a question: the run that was to make them was stopped, or the
-    /// thread goes back to before they were made.
-    fn left_open(&self) -> Option<&'static str> {
+    /// Returns the result text for calls that are open without a question, or `None` if such calls do not have to
+    /// be closed. Calls are open without a question when the run that was to make them was stopped, or when the
+    /// thread goes back to a point before they were made.
+    fn open_calls_text(&self) -> Option<&'static str> {
         let makes_calls = |node: &str| matches!(node, AFTER_MODEL_NODE | TOOLS_NODE);
         if self.start.node.as_deref().is_some_and(makes_calls) || self.graph.get(TOOLS_NODE).is_none() {
             return None;
         }
-        let before = self.before?;
-        if self.start.back_to.is_some() {
-            return Some(NOT_MADE);
+        let head = self.head?;
+        if self.start.rewind.is_some() {
+            return Some(CALL_SKIPPED_TEXT);
         }
-        let is_recovered = RECOVERED_CHANNEL.is_set(&before.channels);
-        let stood_at_calls = before.next.as_deref().is_some_and(makes_calls);
-        stood_at_calls.then_some(if is_recovered { CUT_OFF } else { NOT_MADE })
+        let is_recovered = RECOVERED_CHANNEL.is_set(&head.channels);
+        let stopped_at_calls = head.next.as_deref().is_some_and(makes_calls);
+        stopped_at_calls.then_some(if is_recovered { CALL_INTERRUPTED_TEXT } else { CALL_SKIPPED_TEXT })
     }
 
-    /// Returns the results of the newest answer's calls that have none.
-    async fn not_done(&self, told: &str) -> Result<Vec<NewEvent>> {
-        let until = self.start.back_to.as_ref().map(|point| point.keep_seq + 1);
-        let newest = newest_answer_before(self.store, self.admission.thread_id, None, until).await?;
-        let mut answered = newest.answered;
-        answered.extend(self.answered_by_start());
+    /// Returns results with this text for the calls of the newest answer that have no result.
+    async fn unmade_call_results(&self, text: &str) -> Result<Vec<NewEvent>> {
+        let until = self.start.rewind.as_ref().map(|point| point.keep_seq + 1);
+        let newest = read_latest_answer_before(self.store, self.admission.thread_id, None, until).await?;
+        let mut answered = newest.answered_calls;
+        answered.extend(self.answered_call_ids());
         let calls = newest.answer.map(|answer| answer.content).unwrap_or_default();
         let open = calls.into_iter().filter_map(|block| match block {
-            Block::ToolCall { id, name, .. } if !answered.contains(&id) => Some((id, name)),
-            Block::ToolCall { .. }
-            | Block::Text { .. }
-            | Block::Thinking { .. }
-            | Block::Media { .. }
-            | Block::Opaque { .. } => None,
+            ContentBlock::ToolCall { id, name, .. } if !answered.contains(&id) => Some((id, name)),
+            ContentBlock::ToolCall { .. }
+            | ContentBlock::Text { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Media { .. }
+            | ContentBlock::Opaque { .. } => None,
         });
         open.map(|(call_id, name)| {
             let message = Message::Tool(ToolMessage {
                 id: None,
                 call_id,
                 name: Some(name),
-                content: vec![Block::text(told)],
+                content: vec![ContentBlock::text(text)],
                 status: ToolStatus::Error,
             });
-            Ok(NewEvent::message(&message, self.admission.now)?)
+            Ok(NewEvent::from_message(&message, self.admission.now)?)
         })
         .collect()
     }
 
-    /// Returns the calls that the start itself brings results of.
-    fn answered_by_start(&self) -> HashSet<String> {
+    /// Returns the ids of the calls for which the start itself has a result.
+    fn answered_call_ids(&self) -> HashSet<String> {
         let results = self.start.update.events.iter().filter_map(NewEvent::body::<ToolMessage>);
         results.map(|result| result.call_id).collect()
     }

@@ -1,4 +1,5 @@
-//! The driver's writes: what a step, an activity or the end of a run makes durable, and the frames that tell of it.
+//! The commits of a driven run: steps, activities and the end of the run, and the frames that publish them once
+//! they are durable.
 
 use std::sync::atomic::Ordering;
 
@@ -10,40 +11,44 @@ use protocol::{
     InterruptStatus, NewEvent, RunStatus, Seq, ThreadStatus,
 };
 
-use super::owed::{Owed, Part, State, Told};
-use super::{Drive, Others};
+use super::deferred::{DeferredWrites, StateSnapshot, StepNotice, StepUpdate};
+use super::{ActiveRun, OtherQuestions};
 use crate::Result;
-use crate::admit::{GIVEN_BACK, is_outrun};
+use crate::admit::{RELEASED_LEASE_END, is_head_conflict};
 use crate::driver::lifecycle::RunEvents;
 use crate::error::Error;
-use crate::step::{Entry, Update};
-use crate::stream::frame::{Frame, public};
-use crate::turn::{Ending, Turn, interrupt_id};
+use crate::step::{GraphUpdate, StepEntry};
+use crate::stream::frame::{Frame, public_channels};
+use crate::turn::{RunEnding, TurnMachine, interrupt_id};
 
-impl Drive<'_> {
-    /// Makes the end of a step or activity durable, with the checkpoint and, if the run ends here, its end. A step that
-    /// another follows at once waits for that one.
-    pub(super) async fn commit(
+impl ActiveRun<'_> {
+    /// Commits a step or the confirmation of an activity together with the checkpoint and, if `ending` is given,
+    /// the end of the run. If an immediate node comes next, the writes are deferred and committed with the step
+    /// of that node.
+    ///
+    /// # Errors
+    /// Fails when the journal fails or another process holds the run.
+    pub(super) async fn commit_step(
         &mut self,
-        turn: &Turn<'_>,
-        update: Update,
-        ending: Option<&Ending>,
+        turn: &TurnMachine<'_>,
+        update: GraphUpdate,
+        ending: Option<&RunEnding>,
     ) -> Result<()> {
         let now = Timestamp::now();
         self.usage.lock().add(update.usage);
         let mut events = update.events;
         if let Some(ending) = ending {
-            events.push(self.ended(turn, ending, now)?);
+            events.push(self.run_end_event(turn, ending, now)?);
         }
         let mut writes = update.writes;
-        let mut points = Vec::new();
+        let mut trailing_writes = Vec::new();
         if let Some(ending) = ending {
             let interrupts = ending.interrupts.iter().enumerate();
-            points
+            trailing_writes
                 .extend(interrupts.map(|(index, payload)| {
                     Write::RaiseInterrupt(self.interrupt(turn, index, payload, now))
                 }));
-            writes.push(self.thread_rests(turn, ending, now).await?);
+            writes.push(self.thread_status_write(turn, ending, now).await?);
         }
         let failure = ending.and_then(|ending| ending.failure.as_ref());
         writes.push(Write::UpdateRun {
@@ -51,92 +56,97 @@ impl Drive<'_> {
             patch: RunPatch {
                 status: ending.map(|ending| ending.status),
                 failure: failure.cloned(),
-                lease_until: ending.is_none().then(|| self.driver.lease.until()),
+                lease_until: ending.is_none().then(|| self.driver.lease.lease_end()),
                 add_usage: Some(update.usage),
                 at: Some(now),
             },
         });
         let checkpoint = self.checkpoint(turn, now);
-        let state = self.frames.is_open().then(|| State {
-            done: Some((turn.node().to_owned(), public(&update.channels))),
+        let state = self.frames.is_open().then(|| StateSnapshot {
+            caused_by: Some((turn.last_node().to_owned(), public_channels(&update.channels))),
             step: turn.step,
             checkpoint_id: checkpoint.checkpoint_id,
             next: turn.next.clone(),
-            channels: public(&turn.channels),
+            channels: public_channels(&turn.channels),
         });
-        let events = self.own(events);
-        let shown = self.shown(&events);
-        points.push(Write::PutCheckpoint(checkpoint));
-        let told = Told { events: shown, state };
-        self.owed.add(writes, self.thread_id, events, points, told);
-        let is_followed_at_once = ending.is_none()
+        let events = self.events_in_run(events);
+        let published_events = self.published_events(&events);
+        trailing_writes.push(Write::PutCheckpoint(checkpoint));
+        let notice = StepUpdate { events: published_events, state };
+        self.deferred_writes.add_step(writes, self.thread_id, events, trailing_writes, notice);
+        let is_followed_by_immediate = ending.is_none()
             && turn.activities.is_empty()
             && turn.next.as_deref().is_some_and(|next| self.is_immediate(next));
-        if is_followed_at_once { Ok(()) } else { self.flush().await }
+        if is_followed_by_immediate { Ok(()) } else { self.flush_deferred().await }
     }
 
-    /// Makes events of a step that still runs durable.
-    pub(super) async fn record(&self, events: Vec<NewEvent>, writes: Vec<Write>) -> Result<()> {
-        let mut recorded = Owed::default();
-        let events = self.own(events);
-        let told = Told { events: self.shown(&events), state: None };
-        recorded.add(writes, self.thread_id, events, Vec::new(), told);
-        self.write(recorded).await
+    /// Commits events and rows of a step that is still running.
+    pub(super) async fn commit_early(&self, events: Vec<NewEvent>, writes: Vec<Write>) -> Result<()> {
+        let mut early_writes = DeferredWrites::default();
+        let events = self.events_in_run(events);
+        let notice = StepUpdate { events: self.published_events(&events), state: None };
+        early_writes.add_step(writes, self.thread_id, events, Vec::new(), notice);
+        self.commit_and_publish(early_writes).await
     }
 
-    fn own(&self, events: Vec<NewEvent>) -> Vec<NewEvent> {
-        events.into_iter().map(|event| event.in_run(self.run_id)).collect()
+    /// Returns the events with this run's id.
+    fn events_in_run(&self, events: Vec<NewEvent>) -> Vec<NewEvent> {
+        events.into_iter().map(|event| event.with_run(self.run_id)).collect()
     }
 
-    /// Returns the events that are told once they are durable.
-    fn shown(&self, events: &[NewEvent]) -> Vec<NewEvent> {
+    /// Returns copies of the events to publish once they are durable. Without subscribers nothing is copied.
+    fn published_events(&self, events: &[NewEvent]) -> Vec<NewEvent> {
         if self.frames.is_open() { events.to_vec() } else { Vec::new() }
     }
 
-    /// Commits what is owed.
-    pub(super) async fn flush(&mut self) -> Result<()> {
-        let owed = std::mem::take(&mut self.owed);
-        if owed.is_empty() { Ok(()) } else { self.write(owed).await }
+    /// Commits the deferred writes, if there are any.
+    pub(super) async fn flush_deferred(&mut self) -> Result<()> {
+        let deferred = std::mem::take(&mut self.deferred_writes);
+        if deferred.is_empty() { Ok(()) } else { self.commit_and_publish(deferred).await }
     }
 
-    /// Commits, and tells of it. An event whose key was there before is not shown again.
-    async fn write(&self, owed: Owed) -> Result<()> {
-        let Owed { writes, parts, is_admission } = owed;
+    /// Commits the writes and then publishes them. Events that were in the journal before, because their key
+    /// existed, are not published again.
+    async fn commit_and_publish(&self, deferred: DeferredWrites) -> Result<()> {
+        let DeferredWrites { writes, notices, is_admission } = deferred;
         let fence = (!is_admission).then(|| self.fence());
-        let (at, renews) = (tokio::time::Instant::now(), is_admission || writes.iter().any(is_renewal));
+        let (started_at, is_lease_renewal) =
+            (tokio::time::Instant::now(), is_admission || writes.iter().any(is_renewal));
         let committed = self.driver.store.commit(Transaction { fence, writes }).await;
         let committed = match committed.map_err(Error::from) {
-            Err(error) if is_admission && is_outrun(&error) => return Err(Error::Outrun),
+            Err(error) if is_admission && is_head_conflict(&error) => return Err(Error::HeadConflict),
             committed => committed?,
         };
-        if renews {
-            self.held.was_renewed(at);
+        if is_lease_renewal {
+            self.lease_guard.note_renewal(started_at);
         }
         if is_admission {
-            // The admission's own events are the first.
-            let begun = parts.first().and_then(|part| committed.seqs.get(part.append)?.iter().copied().max());
-            self.frames.at(begun.unwrap_or(self.head()));
+            // The admission's notice is the first, and its append holds the events of the admission.
+            let start_seq = notices
+                .first()
+                .and_then(|notice| committed.seqs.get(notice.append_index)?.iter().copied().max());
+            self.frames.advance_to(start_seq.unwrap_or(self.head()));
             self.frames.send(Frame::RunStarted { thread_id: self.thread_id, run_id: self.run_id });
         }
-        for Part { append, told: Told { events, state } } in parts {
-            let seqs = committed.seqs.get(append).map(Vec::as_slice).unwrap_or_default();
+        for StepNotice { append_index, update: StepUpdate { events, state } } in notices {
+            let seqs = committed.seqs.get(append_index).map(Vec::as_slice).unwrap_or_default();
             let before = self.head();
             for (event, seq) in events.into_iter().zip(seqs).filter(|(_, seq)| **seq > before) {
-                self.frames.send(Frame::Event(Box::new(Event::stored(event, self.thread_id, *seq))));
+                self.frames.send(Frame::Event(Box::new(Event::from_new(event, self.thread_id, *seq))));
             }
             let head_seq = seqs.iter().copied().max().unwrap_or(0).max(before);
             self.head.store(head_seq, Ordering::Relaxed);
             if let Some(state) = state {
-                self.tell(state, head_seq);
+                self.publish_state(state, head_seq);
             }
         }
         Ok(())
     }
 
-    /// Tells of a step's end, or of the state a run begins with.
-    fn tell(&self, state: State, head_seq: Seq) {
-        let State { done, step, checkpoint_id, next, channels } = state;
-        if let Some((node, channels)) = done {
+    /// Publishes the state after a step, or at the start of a run.
+    fn publish_state(&self, state: StateSnapshot, head_seq: Seq) {
+        let StateSnapshot { caused_by, step, checkpoint_id, next, channels } = state;
+        if let Some((node, channels)) = caused_by {
             if self.is_immediate(&node) {
                 self.frames.send(Frame::StepStarted { node: node.clone(), step });
             }
@@ -146,46 +156,52 @@ impl Drive<'_> {
         self.frames.send(Frame::Values { run_id, step, checkpoint_id, head_seq, next, channels });
     }
 
-    /// Tells that the run began and what it begins with; where it is not durable yet, once it is.
-    pub(super) fn begin(&mut self, checkpoint: &Checkpoint, entry: Entry) {
-        // What a run that was taken over begins with was told before.
-        let is_told = entry == Entry::Fresh && self.frames.is_open();
-        let state = is_told.then(|| State::first(checkpoint));
-        if self.owed.is_admission {
-            self.owed.begins_with(state);
+    /// Publishes the start of the run and the state at its start. If the admission is deferred, this happens once
+    /// it is durable.
+    pub(super) fn publish_start(&mut self, checkpoint: &Checkpoint, entry: StepEntry) {
+        // Subscribers received the start state of a recovered run when the run started.
+        let has_start_state = entry == StepEntry::Fresh && self.frames.is_open();
+        let state = has_start_state.then(|| StateSnapshot::initial(checkpoint));
+        if self.deferred_writes.is_admission {
+            self.deferred_writes.set_initial_state(state);
             return;
         }
         self.frames.send(Frame::RunStarted { thread_id: self.thread_id, run_id: self.run_id });
         if let Some(state) = state {
-            self.tell(state, checkpoint.head_seq);
+            self.publish_state(state, checkpoint.head_seq);
         }
     }
 
-    /// Leaves the run to another process: what is owed is made durable, and the lease is given back, which says that nothing
-    /// after that was begun. What may have been begun before this process took it over may still have been.
-    pub(super) async fn leave(&mut self, turn: &Turn<'_>) -> Error {
-        if let Err(error) = self.flush().await {
+    /// Releases the run to other processes at shutdown: commits the deferred writes and ends the lease. The end
+    /// of the lease tells the next process whether the next step may have been started: [`RELEASED_LEASE_END`] if
+    /// it was not, the present if it may have been by a process before this one.
+    ///
+    /// Returns the error with which to stop driving: [`Error::ShuttingDown`], or the error of the journal.
+    pub(super) async fn release_run(&mut self, turn: &TurnMachine<'_>) -> Error {
+        if let Err(error) = self.flush_deferred().await {
             return error;
         }
         let lease_until = match turn.entry() {
-            Entry::Fresh => Some(GIVEN_BACK),
-            Entry::Recovered => Some(self.driver.lease.now()),
+            StepEntry::Fresh => Some(RELEASED_LEASE_END),
+            StepEntry::Recovered => Some(self.driver.lease.now()),
         };
         let patch = RunPatch { lease_until, ..RunPatch::default() };
-        let nothing = Write::Append { thread_id: self.thread_id, events: Vec::new() };
-        // Whoever looks after the thread hears of it.
-        let writes = vec![Write::UpdateRun { run_id: self.run_id, patch }, nothing];
+        let empty_append = Write::Append { thread_id: self.thread_id, events: Vec::new() };
+        // An append, even without events, notifies the subscribers of the thread's commits.
+        let writes = vec![Write::UpdateRun { run_id: self.run_id, patch }, empty_append];
         match self.driver.store.commit(Transaction { fence: Some(self.fence()), writes }).await {
-            Ok(_) => Error::Halted,
+            Ok(_) => Error::ShuttingDown,
             Err(error) => error.into(),
         }
     }
 
-    pub(super) fn interrupt_id(&self, turn: &Turn<'_>, index: usize) -> InterruptId {
+    /// Returns the id of the interrupt for question number `index` of the step that just ended.
+    pub(super) fn interrupt_id(&self, turn: &TurnMachine<'_>, index: usize) -> InterruptId {
         interrupt_id(self.run_id, turn.step, turn.next.as_deref().unwrap_or_default(), index)
     }
 
-    fn checkpoint(&self, turn: &Turn<'_>, now: Timestamp) -> Checkpoint {
+    /// Returns the checkpoint after the last step. The journal sets its `head_seq` at the commit.
+    fn checkpoint(&self, turn: &TurnMachine<'_>, now: Timestamp) -> Checkpoint {
         Checkpoint {
             checkpoint_id: CheckpointId::generate(),
             thread_id: self.thread_id,
@@ -200,28 +216,41 @@ impl Drive<'_> {
         }
     }
 
-    async fn thread_rests(&self, turn: &Turn<'_>, ending: &Ending, now: Timestamp) -> Result<Write> {
-        let waits = self.others == Others::Perhaps && self.others_wait().await?;
-        let is_cut_off = ending.status == RunStatus::Cancelled && turn.next.is_some();
-        let status =
-            if waits || is_cut_off { ThreadStatus::Interrupted } else { thread_status(ending.status) };
+    /// Returns the write that sets the thread's status at the end of the run. The thread counts as interrupted
+    /// while it has pending questions or was stopped before the graph ended.
+    async fn thread_status_write(
+        &self,
+        turn: &TurnMachine<'_>,
+        ending: &RunEnding,
+        now: Timestamp,
+    ) -> Result<Write> {
+        let has_pending_questions =
+            self.other_questions == OtherQuestions::Unknown && self.has_other_questions().await?;
+        let is_stopped_midway = ending.status == RunStatus::Cancelled && turn.next.is_some();
+        let status = if has_pending_questions || is_stopped_midway {
+            ThreadStatus::Interrupted
+        } else {
+            thread_status(ending.status)
+        };
         let patch = ThreadPatch { status: Some(status), updated_at: Some(now), ..ThreadPatch::default() };
         Ok(Write::UpdateThread { thread_id: self.thread_id, patch })
     }
 
-    /// The question this run answers may be open in the store still.
-    async fn others_wait(&self) -> Result<bool> {
+    /// Returns whether the thread has pending interrupts other than those that this run's deferred writes
+    /// resolve.
+    async fn has_other_questions(&self) -> Result<bool> {
         let answered = |id| {
             let resolves = |write: &Write| matches!(write, Write::ResolveInterrupt { interrupt_id, .. } if *interrupt_id == id);
-            self.owed.writes().iter().any(resolves)
+            self.deferred_writes.writes().iter().any(resolves)
         };
         let pending = self.driver.store.pending_interrupts(self.thread_id).await?;
         Ok(pending.iter().any(|interrupt| !answered(interrupt.interrupt_id)))
     }
 
+    /// Returns the interrupt for a question of the step that just ended.
     fn interrupt(
         &self,
-        turn: &Turn<'_>,
+        turn: &TurnMachine<'_>,
         index: usize,
         payload: &InterruptPayload,
         now: Timestamp,
@@ -239,31 +268,34 @@ impl Drive<'_> {
         }
     }
 
-    fn ended(&self, turn: &Turn<'_>, ending: &Ending, now: Timestamp) -> Result<NewEvent> {
+    /// Returns the event that records the end of the run: interrupted, failed or ended.
+    fn run_end_event(&self, turn: &TurnMachine<'_>, ending: &RunEnding, now: Timestamp) -> Result<NewEvent> {
         let events = RunEvents { run_id: self.run_id, at: now };
         let event = match &ending.failure {
             None if ending.status == RunStatus::Interrupted => {
                 let requests = ending.interrupts.iter().flat_map(|payload| &payload.action_requests);
                 let ids = 0..ending.interrupts.len();
-                events.interrupted(&RunInterrupted {
+                events.interrupted_event(&RunInterrupted {
                     interrupt_ids: ids.map(|index| self.interrupt_id(turn, index)).collect(),
                     actions: requests.map(|request| request.name.clone()).collect(),
                     next: turn.next.clone(),
                 })?
             }
             Some(failure) if ending.status == RunStatus::Error => {
-                events.failed(failure.clone(), turn.step)?
+                events.failed_event(failure.clone(), turn.step)?
             }
-            Some(_) | None => events.ended(ending.status, turn.step)?,
+            Some(_) | None => events.ended_event(ending.status, turn.step)?,
         };
         Ok(event)
     }
 }
 
+/// Returns whether the write renews the run's lease.
 const fn is_renewal(write: &Write) -> bool {
     matches!(write, Write::UpdateRun { patch: RunPatch { lease_until: Some(_), .. }, .. })
 }
 
+/// Returns the status of a thread whose last run has this status.
 const fn thread_status(status: RunStatus) -> ThreadStatus {
     match status {
         RunStatus::Pending | RunStatus::Running => ThreadStatus::Busy,

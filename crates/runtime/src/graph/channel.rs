@@ -1,5 +1,5 @@
-//! Typed access to the graph's state. Each channel has one definition, in the crate that owns it; a value that cannot be
-//! read is an error and never counts as absent.
+//! Typed access to the graph's state. Each channel is defined once, in the crate that owns it. A value that
+//! cannot be read as its channel's type is an error and never counts as absent.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -9,9 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::step::{Channels, Failure, Update};
+use crate::step::{Channels, GraphUpdate, StepFailure};
 
-/// One entry of the graph's state: its key and the type of its value. A key that begins with `_` never leaves the process.
+/// A channel: the key of one entry of the graph's state and the type of its value. A value whose key begins with
+/// `_` is private: it is stored in checkpoints, but no API shows it.
 ///
 /// ```
 /// use runtime::{Channel, Channels};
@@ -31,7 +32,7 @@ pub struct Channel<T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// A channel whose value cannot be read.
+/// The error of a channel whose value cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("read the state `{key}`: {reason}")]
 pub struct ChannelError {
@@ -41,18 +42,19 @@ pub struct ChannelError {
     pub reason: String,
 }
 
-/// What a person can do about a state that cannot be read. The failed run removes it, so that the next one is free of it.
+/// The hint of a failure by an unreadable value. The failed run removes the value, so that the next run can
+/// continue.
 const UNREADABLE_HINT: &str = "another version of Segue may have written it, or the database is damaged (`segue doctor`); \
-                               it was removed, so answer again or send another message to go on";
+                               the value was removed, so answer again or send another message to continue";
 
 impl<T> Channel<T> {
-    /// Defines the channel of that key.
+    /// Defines the channel of that key. Two channels must not share a key.
     pub const fn new(key: &'static str) -> Self {
         Self { key: Cow::Borrowed(key), value: PhantomData }
     }
 
-    /// Returns the channel of one node, where each node has one of its own.
-    pub fn of_node(kind: &str, node: &str) -> Self {
+    /// Returns the channel `kind:node`, for values of which each node of the graph has its own.
+    pub fn for_node(kind: &str, node: &str) -> Self {
         Self { key: Cow::Owned(format!("{kind}:{node}")), value: PhantomData }
     }
 
@@ -61,27 +63,30 @@ impl<T> Channel<T> {
         &self.key
     }
 
-    /// Returns whether there is a value, readable or not.
+    /// Returns whether the state has a value for this channel, whether it can be read or not. A `null` is no
+    /// value.
     pub fn is_set(&self, channels: &Channels) -> bool {
         channels.get(self.key()).is_some_and(|value| !value.is_null())
     }
 
-    /// Removes the value: from an update's channels by a `null`, which takes it out of the state once the update is applied.
+    /// Sets the value to `null`. In the channels of a [`GraphUpdate`] this removes the value from the state when
+    /// the update is applied. To remove a value from a state directly, use [`Self::remove`].
     pub fn clear(&self, channels: &mut Channels) {
         channels.insert(self.key().to_owned(), Value::Null);
     }
 
-    /// Takes the value out of a state, as opposed to an update of it; says whether there was one.
+    /// Removes the value from a state and returns whether there was one. In an update use [`Self::clear`]
+    /// instead.
     pub fn remove(&self, channels: &mut Channels) -> bool {
         channels.remove(self.key()).is_some()
     }
 }
 
 impl<T: DeserializeOwned> Channel<T> {
-    /// Returns the value, or `None` when there is none.
+    /// Returns the value, or `None` when the state has none.
     ///
     /// # Errors
-    /// When the value is not of this channel's type.
+    /// Fails when the value cannot be deserialized as this channel's type.
     pub fn get(&self, channels: &Channels) -> Result<Option<T>, ChannelError> {
         let value = channels.get(self.key()).filter(|value| !value.is_null());
         let unreadable =
@@ -91,17 +96,21 @@ impl<T: DeserializeOwned> Channel<T> {
 }
 
 impl<T: Serialize> Channel<T> {
-    /// Sets the value. A channel's type must always be serializable, which derived implementations with text keys are.
+    /// Sets the value.
+    ///
+    /// # Panics
+    /// Panics when the value cannot be serialized as JSON. Types with derived implementations and text keys
+    /// always can.
     pub fn set(&self, channels: &mut Channels, value: &T) {
         channels.insert(self.key().to_owned(), json!(value));
     }
 }
 
-impl From<ChannelError> for Failure {
+impl From<ChannelError> for StepFailure {
     fn from(error: ChannelError) -> Self {
-        let mut partial = Update::default();
+        let mut partial = GraphUpdate::default();
         partial.channels.insert(error.key.clone(), Value::Null);
-        Self::new(FailureKind::Store, error.to_string()).with_hint(UNREADABLE_HINT).keeping(partial)
+        Self::new(FailureKind::Store, error.to_string()).with_hint(UNREADABLE_HINT).with_partial(partial)
     }
 }
 
@@ -112,11 +121,11 @@ mod tests {
     const COUNT: Channel<u64> = Channel::new("_count");
 
     #[test]
-    fn what_cannot_be_read_is_an_error_and_never_absent() {
+    fn an_unreadable_value_is_an_error_and_not_absent() {
         let check = |value: Value, expected: Result<Option<u64>, &str>| {
             let channels = Channels::from_iter([("_count".to_owned(), value)]);
-            let found = COUNT.get(&channels).map_err(|error| error.key);
-            assert_eq!(found, expected.map_err(str::to_owned), "{channels:?}");
+            let value = COUNT.get(&channels).map_err(|error| error.key);
+            assert_eq!(value, expected.map_err(str::to_owned), "{channels:?}");
         };
         check(json!(3), Ok(Some(3)));
         check(Value::Null, Ok(None));
@@ -138,7 +147,7 @@ mod tests {
     #[test]
     fn a_failure_names_the_channel_and_removes_it() {
         let channels = Channels::from_iter([("_count".to_owned(), json!("three"))]);
-        let failure = Failure::from(COUNT.get(&channels).unwrap_err());
+        let failure = StepFailure::from(COUNT.get(&channels).unwrap_err());
         assert_eq!(failure.kind, FailureKind::Store);
         assert!(failure.message.contains("`_count`") && failure.hint.is_some(), "{failure:?}");
         assert_eq!(failure.partial.channels["_count"], Value::Null);

@@ -1,283 +1,311 @@
-//! The contexts of the threads that are being worked in, kept between steps, so that a step reads what is new and not
-//! the whole thread. The journal stays the truth: a kept context is used only as far as the journal still has its end.
+//! The context of a thread as the model gets it, and a cache of contexts between steps. With the cache, a step
+//! reads only the new events of a thread. The journal stays the source of truth: a cached context is used only if
+//! the journal still has the event at which it ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use journal::view::context::{Beginning, changes_beginning};
+use journal::view::context::{ContextOutline, is_context_change};
 use journal::{EventQuery, Store};
 use model::tokens;
 use parking_lot::Mutex;
-use protocol::{AiMessage, Block, Category, Event, EventId, Message, Seq, ThreadId};
+use protocol::{AiMessage, Category, ContentBlock, Event, EventId, Message, Seq, ThreadId};
 
-/// Events read at a time.
+/// The number of events in a page.
 const CONTEXT_PAGE_ROWS: usize = 500;
 
-/// Events read at first, of a short thread all of them and of a kept context nearly always all that is new: so few are
-/// had at once, without another thread that reads.
+/// The number of events in the first page. It covers a short thread completely, and nearly always the new events
+/// of a cached context. A page this small is read immediately, without another thread for the read.
 const CONTEXT_FIRST_ROWS: usize = 32;
 
-/// The most threads whose contexts are kept: as many as may be worked in at the same time.
+/// The most threads whose contexts are cached: as many as may have active runs at the same time.
 const CONTEXTS_MAX: usize = 512;
 
-/// The most messages that are kept, all threads together; the newest context is kept whatever its length.
+/// The most messages that are cached for all threads together. The newest context is cached regardless of its
+/// length.
 const CONTEXT_MESSAGES_MAX: usize = 200_000;
 
-/// The most tokens that are kept, by estimate, all threads together but for the newest: about four bytes each.
+/// The most tokens that are cached for all threads together except the newest, by estimate. A token takes about
+/// four bytes.
 const CONTEXT_TOKENS_MAX: u64 = 8_000_000;
 
-/// The most bytes of media that are kept, all threads together but for the newest; what is not is read again.
-const KEPT_MEDIA_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The most bytes of media that are cached for all threads together except the newest. Other media are read
+/// again.
+const CACHED_MEDIA_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The most bytes of media that are sent with a request; the newest are.
+/// The most bytes of media that are sent with a request. The newest media are sent.
 const MEDIA_BYTES_MAX: usize = 20 * 1024 * 1024;
 
-/// The contexts that were used last.
+/// A cache of the most recently used contexts, by thread. It can be shared by all runs of a process.
 #[derive(Default)]
-pub struct Contexts {
-    kept: Mutex<Vec<Kept>>,
-    /// How many were let go.
-    gone: AtomicUsize,
+pub struct ContextCache {
+    /// The cached contexts, least recently used first.
+    entries: Mutex<Vec<CachedContext>>,
+    /// The number of evictions so far; the seed of the choice of the next one.
+    evictions: AtomicUsize,
 }
 
-struct Kept {
+/// The cached context of one thread.
+struct CachedContext {
     thread_id: ThreadId,
-    context: Context,
+    context: ModelContext,
 }
 
-/// What a model is to be sent of a thread: its messages, as the journal has them up to an event.
+/// The context of a thread: the messages that a model is sent, computed from the journal up to one event.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Context {
-    /// The conversation.
+pub struct ModelContext {
+    /// The messages, oldest first.
     pub messages: Arc<Vec<Message>>,
-    /// The event each of the messages comes from.
+    /// The sequence number of the event of each message, in the same order.
     pub seqs: Arc<Vec<Seq>>,
-    /// Which of these a harness said in a person's name, in a session that was imported.
-    pub injected: Arc<BTreeSet<Seq>>,
-    /// Their size by [`tokens::of_message`].
+    /// The sequence numbers of the messages that another agent's program wrote in a person's name, in an imported
+    /// session.
+    pub injected_seqs: Arc<BTreeSet<Seq>>,
+    /// The size of the messages in tokens, by [`tokens::message_tokens`].
     pub tokens: u64,
-    /// How the model counts, by what it reported last.
-    pub measure: Option<Measure>,
-    /// Where it begins.
-    pub beginning: Beginning,
-    /// How many of the messages stand for what was condensed before; they come first.
-    pub opening: usize,
-    /// The bytes of the newest media in it, by their hash.
+    /// The calibration of the token estimates, from the newest usage that a model reported.
+    pub calibration: Option<TokenCalibration>,
+    /// The beginning of the context: where it starts, and what stands for the messages before that.
+    pub beginning: ContextOutline,
+    /// The number of messages at the start that stand for earlier ones; see [`Self::beginning`].
+    pub summary_len: usize,
+    /// The bytes of the newest media of the messages, by their sha256.
     pub media: BTreeMap<String, Arc<[u8]>>,
-    /// The hashes of the media in it, oldest first.
-    named: Vec<String>,
-    /// The newest event it was made from.
-    end: Option<(Seq, EventId)>,
+    /// The sha256 of the media of the messages, oldest first.
+    media_hashes: Vec<String>,
+    /// The newest event that the context was computed from.
+    head: Option<(Seq, EventId)>,
 }
 
-/// How a model counts, beside what requests are estimated to be.
+/// A model's own token count in relation to the estimate.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measure {
-    /// `provider/name` of the model.
+pub struct TokenCalibration {
+    /// The `provider/name` of the model.
     pub model: String,
-    /// How many tokens it counted in its newest request for each that was estimated.
-    pub times: f64,
+    /// The tokens that the model counted in its newest request, divided by the estimated tokens.
+    pub factor: f64,
 }
 
-/// How far a provider's count is believed: no tokenizer makes less, or more, of what is estimated to be one token.
-const TIMES_MIN: f64 = 0.5;
-const TIMES_MAX: f64 = 8.0;
+/// The lower limit of a calibration factor. No tokenizer counts less than this for an estimated token.
+const CALIBRATION_FACTOR_MIN: f64 = 0.5;
+/// The upper limit of a calibration factor. No tokenizer counts more than this for an estimated token.
+const CALIBRATION_FACTOR_MAX: f64 = 8.0;
 
-impl Context {
-    /// Returns about how many tokens a request with this conversation is, as the model counts them, when everything else
-    /// in it is `frame_tokens` by estimate.
+impl ModelContext {
+    /// Returns the approximate size of a request with these messages in tokens, as `model` counts them.
+    /// `frame_tokens` is the estimated size of everything else in the request.
     pub fn request_tokens(&self, model: &str, frame_tokens: u64) -> u64 {
-        let estimated = frame_tokens + self.tokens + tokens::of_media(&self.media);
-        // Truncation of a non-negative number is meant.
-        (estimated as f64 * self.times(model)) as u64
+        let estimated = frame_tokens + self.tokens + tokens::media_tokens(&self.media);
+        // The conversion truncates a non-negative number, as intended.
+        (estimated as f64 * self.calibration_factor(model)) as u64
     }
 
-    /// Returns how many tokens `model` counts for each that is estimated; 1 while it has not reported anything.
-    pub fn times(&self, model: &str) -> f64 {
-        self.measure.as_ref().filter(|measure| measure.model == model).map_or(1.0, |measure| measure.times)
+    /// Returns the number of tokens that `model` counts for each estimated token; 1 while the model has not
+    /// reported usage.
+    pub fn calibration_factor(&self, model: &str) -> f64 {
+        self.calibration
+            .as_ref()
+            .filter(|calibration| calibration.model == model)
+            .map_or(1.0, |calibration| calibration.factor)
     }
 
-    /// Returns what the messages that stand for condensed ones are, by estimate.
-    pub fn opening_tokens(&self) -> u64 {
-        self.messages[..self.opening].iter().map(tokens::of_message).sum()
+    /// Returns the estimated size in tokens of the messages that stand for earlier ones.
+    pub fn summary_tokens(&self) -> u64 {
+        self.messages[..self.summary_len].iter().map(tokens::message_tokens).sum()
     }
 
-    /// Adds what is sent of these events.
-    fn extend(&mut self, sent: Vec<(Seq, Message)>, injected: &BTreeSet<Seq>) {
-        if sent.is_empty() {
+    /// Appends messages, each with the sequence number of its event, and updates the totals.
+    fn append_messages(&mut self, messages: Vec<(Seq, Message)>, injected: &BTreeSet<Seq>) {
+        if messages.is_empty() {
             return;
         }
-        // Nobody else holds them between steps, so that nothing is copied.
-        let (messages, seqs) = (Arc::make_mut(&mut self.messages), Arc::make_mut(&mut self.seqs));
-        for (seq, message) in sent {
+        // Between steps no other owner shares these vectors, so `make_mut` copies nothing.
+        let (own_messages, seqs) = (Arc::make_mut(&mut self.messages), Arc::make_mut(&mut self.seqs));
+        for (seq, message) in messages {
             if injected.contains(&seq) {
-                Arc::make_mut(&mut self.injected).insert(seq);
+                Arc::make_mut(&mut self.injected_seqs).insert(seq);
             }
-            self.tokens += tokens::of_message(&message);
-            self.named.extend(message.content().iter().filter_map(|block| match block {
-                Block::Media { sha256, .. } => sha256.clone(),
-                Block::Text { .. }
-                | Block::Thinking { .. }
-                | Block::ToolCall { .. }
-                | Block::Opaque { .. } => None,
+            self.tokens += tokens::message_tokens(&message);
+            self.media_hashes.extend(message.content().iter().filter_map(|block| match block {
+                ContentBlock::Media { sha256, .. } => sha256.clone(),
+                ContentBlock::Text { .. }
+                | ContentBlock::Thinking { .. }
+                | ContentBlock::ToolCall { .. }
+                | ContentBlock::Opaque { .. } => None,
             }));
             if let Message::Ai(answer) = &message {
-                self.measure = measure(answer).or(self.measure.take());
+                self.calibration = token_calibration(answer).or(self.calibration.take());
             }
-            messages.push(message);
+            own_messages.push(message);
             seqs.push(seq);
         }
     }
 
-    /// Reads the bytes of media that are new, and lets go of the oldest when they are too many. Media that nobody kept
-    /// are left to be named only.
-    async fn fill_media(&mut self, store: &dyn Store, thread_id: ThreadId) -> journal::Result<()> {
+    /// Reads the bytes of new media, and drops the oldest media over [`MEDIA_BYTES_MAX`]. Media whose bytes are
+    /// not stored are only named in the request.
+    async fn load_media(&mut self, store: &dyn Store, thread_id: ThreadId) -> journal::Result<()> {
         let mut bytes = 0;
         let mut newest = BTreeMap::new();
-        for sha256 in self.named.iter().rev() {
+        for sha256 in self.media_hashes.iter().rev() {
             if newest.contains_key(sha256) {
                 continue;
             }
-            let kept = match self.media.get(sha256) {
-                Some(kept) => Arc::clone(kept),
+            let bytes_of_media = match self.media.get(sha256) {
+                Some(bytes_of_media) => Arc::clone(bytes_of_media),
                 None => match store.artifact(thread_id, sha256).await? {
                     Some(artifact) => artifact.bytes.into(),
                     None => continue,
                 },
             };
-            bytes += kept.len();
+            bytes += bytes_of_media.len();
             if bytes > MEDIA_BYTES_MAX {
                 break;
             }
-            newest.insert(sha256.clone(), kept);
+            newest.insert(sha256.clone(), bytes_of_media);
         }
         self.media = newest;
         Ok(())
     }
 }
 
-impl Contexts {
-    /// Returns what the model is to be sent of the thread.
-    pub async fn read(&self, store: &dyn Store, thread_id: ThreadId) -> journal::Result<Context> {
+impl ContextCache {
+    /// Returns the context of the thread. Reads only new events if a cached context is still valid.
+    ///
+    /// # Errors
+    /// Fails when the journal fails.
+    pub async fn read_context(
+        &self,
+        store: &dyn Store,
+        thread_id: ThreadId,
+    ) -> journal::Result<ModelContext> {
         let events = |query| store.events(thread_id, query);
-        let mut context = match self.take(thread_id) {
-            Some(kept) => {
-                let measure = kept.measure.clone();
-                match follow(kept, events).await? {
+        let mut context = match self.take_cached(thread_id) {
+            Some(cached) => {
+                let calibration = cached.calibration.clone();
+                match extend_from_journal(cached, events).await? {
                     Some(context) => context,
-                    // How the model counts does not change with where the context begins.
+                    // The calibration stays valid although the context has a new beginning.
                     None => {
-                        let context = whole(events).await?;
-                        Context { measure: context.measure.clone().or(measure), ..context }
+                        let context = build_context(events).await?;
+                        ModelContext { calibration: context.calibration.clone().or(calibration), ..context }
                     }
                 }
             }
-            None => whole(events).await?,
+            None => build_context(events).await?,
         };
-        if !context.named.is_empty() {
-            context.fill_media(store, thread_id).await?;
+        if !context.media_hashes.is_empty() {
+            context.load_media(store, thread_id).await?;
         }
-        self.keep(Kept { thread_id, context: context.clone() });
+        self.insert_cached(CachedContext { thread_id, context: context.clone() });
         Ok(context)
     }
 
-    fn take(&self, thread_id: ThreadId) -> Option<Context> {
-        let mut kept = self.kept.lock();
-        let at = kept.iter().position(|kept| kept.thread_id == thread_id)?;
-        Some(kept.remove(at).context)
+    /// Removes and returns the cached context of the thread.
+    fn take_cached(&self, thread_id: ThreadId) -> Option<ModelContext> {
+        let mut entries = self.entries.lock();
+        let index = entries.iter().position(|entry| entry.thread_id == thread_id)?;
+        Some(entries.remove(index).context)
     }
 
-    fn keep(&self, newest: Kept) {
-        let mut kept = self.kept.lock();
-        kept.push(newest);
-        let mut messages: usize = kept.iter().map(|kept| kept.context.messages.len()).sum();
-        let mut tokens: u64 = kept.iter().map(|kept| kept.context.tokens).sum();
-        while kept.len() > 1
-            && (kept.len() > CONTEXTS_MAX || messages > CONTEXT_MESSAGES_MAX || tokens > CONTEXT_TOKENS_MAX)
+    /// Adds a context as the newest, and evicts others while a limit is exceeded.
+    fn insert_cached(&self, newest: CachedContext) {
+        let mut entries = self.entries.lock();
+        entries.push(newest);
+        let mut messages: usize = entries.iter().map(|entry| entry.context.messages.len()).sum();
+        let mut tokens: u64 = entries.iter().map(|entry| entry.context.tokens).sum();
+        while entries.len() > 1
+            && (entries.len() > CONTEXTS_MAX
+                || messages > CONTEXT_MESSAGES_MAX
+                || tokens > CONTEXT_TOKENS_MAX)
         {
-            // Threads that are worked in take turns: the one that was used longest ago is the next to be wanted. Any but the
-            // newest is as good as another.
-            let at = scattered(self.gone.fetch_add(1, Ordering::Relaxed)) % (kept.len() - 1);
-            let gone = kept.remove(at).context;
-            messages -= gone.messages.len();
-            tokens -= gone.tokens;
+            // Threads with active runs take turns, so evicting the least recently used context would evict the
+            // one that is needed next. Any context except the newest is evicted with equal probability instead.
+            let index = scramble(self.evictions.fetch_add(1, Ordering::Relaxed)) % (entries.len() - 1);
+            let evicted = entries.remove(index).context;
+            messages -= evicted.messages.len();
+            tokens -= evicted.tokens;
         }
         let mut bytes = 0;
-        for (age, kept) in kept.iter_mut().rev().enumerate() {
-            bytes += kept.context.media.values().map(|media| media.len()).sum::<usize>();
-            if age > 0 && bytes > KEPT_MEDIA_BYTES_MAX {
-                kept.context.media.clear();
+        for (age, entry) in entries.iter_mut().rev().enumerate() {
+            bytes += entry.context.media.values().map(|media| media.len()).sum::<usize>();
+            if age > 0 && bytes > CACHED_MEDIA_BYTES_MAX {
+                entry.context.media.clear();
             }
         }
     }
 }
 
-/// Returns a number that neighbours of `count` do not give away.
-const fn scattered(count: usize) -> usize {
+/// Returns a pseudorandom number for `count`; consecutive counts give unrelated numbers.
+const fn scramble(count: usize) -> usize {
     let mixed = (count as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 33) as usize
 }
 
-/// Returns the context with what was added to the journal since; `None` when its end is no longer there, or another
-/// beginning was set.
-async fn follow<F, P>(mut kept: Context, mut events: F) -> journal::Result<Option<Context>>
+/// Returns the context with the events that were added to the journal since. Returns `None` if the context's last
+/// event is no longer in the journal, or if an event changed where the context begins.
+async fn extend_from_journal<F, P>(
+    mut context: ModelContext,
+    mut events: F,
+) -> journal::Result<Option<ModelContext>>
 where
     F: FnMut(EventQuery) -> P,
     P: Future<Output = journal::Result<Vec<Event>>>,
 {
-    let Some((mut seq, mut event_id)) = kept.end else { return Ok(None) };
+    let Some((mut seq, mut event_id)) = context.head else { return Ok(None) };
     let mut limit = CONTEXT_FIRST_ROWS;
     loop {
         let query = EventQuery { after: Some(seq - 1), ..page_query(limit) };
         let page = events(query).await?;
         let Some((end, new)) = page.split_first() else { return Ok(None) };
-        if (end.seq, end.event_id) != (seq, event_id) || new.iter().any(changes_beginning) {
+        if (end.seq, end.event_id) != (seq, event_id) || new.iter().any(is_context_change) {
             return Ok(None);
         }
         let Some(last) = new.last() else { break };
-        kept.extend(kept.beginning.project(new), &injected(new).collect());
+        context.append_messages(context.beginning.project_messages(new), &injected_seqs(new).collect());
         (seq, event_id) = (last.seq, last.event_id);
         if page.len() < limit {
             break;
         }
         limit = CONTEXT_PAGE_ROWS;
     }
-    kept.end = Some((seq, event_id));
-    Ok(Some(kept))
+    context.head = Some((seq, event_id));
+    Ok(Some(context))
 }
 
-/// Returns the events in which a harness said something in a person's name.
-fn injected(events: &[Event]) -> impl Iterator<Item = Seq> {
+/// Returns the sequence numbers of the events that another agent's program wrote in a person's name.
+fn injected_seqs(events: &[Event]) -> impl Iterator<Item = Seq> {
     events.iter().filter(|event| event.parsed_metadata().injected).map(|event| event.seq)
 }
 
-/// Returns how the model counts that gave the answer; `None` when its provider did not say.
-fn measure(answer: &AiMessage) -> Option<Measure> {
+/// Returns the calibration from an answer, or `None` if the provider reported no usage.
+fn token_calibration(answer: &AiMessage) -> Option<TokenCalibration> {
     let (usage, estimated) = (answer.usage?, answer.estimated_tokens?);
-    let is_said = usage.input_tokens > 0 && estimated > 0;
-    let times = (usage.input_tokens as f64 / estimated as f64).clamp(TIMES_MIN, TIMES_MAX);
-    is_said.then_some(Measure { model: answer.model.clone()?, times })
+    let is_known = usage.input_tokens > 0 && estimated > 0;
+    let factor =
+        (usage.input_tokens as f64 / estimated as f64).clamp(CALIBRATION_FACTOR_MIN, CALIBRATION_FACTOR_MAX);
+    is_known.then_some(TokenCalibration { model: answer.model.clone()?, factor })
 }
 
-/// Returns the thread's context. Pages are read from the newest back to where the context begins, never before it, but
-/// for the person's request that was kept, and a marker whose content begins before the page.
-async fn whole<F, P>(mut events: F) -> journal::Result<Context>
+/// Returns the context of the thread, computed from the journal. Pages are read backwards until the beginning of
+/// the context. Events before that are read only for the kept request of the person, and for a boundary whose
+/// content begins before its page.
+async fn build_context<F, P>(mut events: F) -> journal::Result<ModelContext>
 where
     F: FnMut(EventQuery) -> P,
     P: Future<Output = journal::Result<Vec<Event>>>,
 {
     let mut pages: Vec<Vec<Event>> = Vec::new();
     let mut before = None;
-    let mut beginning = Beginning::default();
+    let mut beginning = ContextOutline::default();
     let mut limit = CONTEXT_FIRST_ROWS;
     loop {
         let page = events(EventQuery { before, ..page_query(limit) }).await?;
-        beginning.look(&page);
-        if let Some(seq) = beginning.marker_wanted() {
-            let marker = events(only(seq)).await?;
-            beginning.look_at_marker(marker.first());
+        beginning.scan_page(&page);
+        if let Some(seq) = beginning.needed_marker_seq() {
+            let marker = events(single_event_query(seq)).await?;
+            beginning.scan_marker(marker.first());
         }
         let is_all = page.len() < limit;
         limit = CONTEXT_PAGE_ROWS;
@@ -288,23 +316,25 @@ where
         }
     }
     let request = match beginning.request_seq() {
-        Some(seq) => events(only(seq)).await?.into_iter().next(),
+        Some(seq) => events(single_event_query(seq)).await?.into_iter().next(),
         None => None,
     };
-    let end = pages.first().and_then(|page| page.last()).map(|event| (event.seq, event.event_id));
-    let mut context = Context { end, ..Context::default() };
-    let mut sent = beginning.opening(request.as_ref());
-    context.opening = sent.len();
-    sent.extend(pages.iter().rev().flat_map(|page| beginning.project(page)));
+    let head = pages.first().and_then(|page| page.last()).map(|event| (event.seq, event.event_id));
+    let mut context = ModelContext { head, ..ModelContext::default() };
+    let mut messages = beginning.opening_messages(request.as_ref());
+    context.summary_len = messages.len();
+    messages.extend(pages.iter().rev().flat_map(|page| beginning.project_messages(page)));
     context.beginning = beginning;
-    context.extend(sent, &pages.iter().flat_map(|page| injected(page)).collect());
+    context.append_messages(messages, &pages.iter().flat_map(|page| injected_seqs(page)).collect());
     Ok(context)
 }
 
-fn only(seq: Seq) -> EventQuery {
+/// Returns the query for the event with this sequence number.
+fn single_event_query(seq: Seq) -> EventQuery {
     EventQuery { after: Some(seq - 1), before: Some(seq + 1), ..page_query(1) }
 }
 
+/// Returns the query for a page of the events that a context is computed from.
 fn page_query(limit: usize) -> EventQuery {
     let categories = vec![Category::Message, Category::Middleware];
     EventQuery { categories, limit, ..EventQuery::default() }

@@ -1,5 +1,6 @@
-//! The nodes of the hooks that run between the others: before a turn, after an answer, after a turn. One that asks is
-//! taken up again where it asked; what the hooks before it changed is not done twice.
+//! The nodes of the hooks that run between the model and the tools: before a turn, after an answer, after a turn.
+//! A node that was interrupted by a hook's question continues at that hook, so the changes of earlier hooks are
+//! not made twice.
 
 use std::sync::Arc;
 
@@ -7,13 +8,13 @@ use async_trait::async_trait;
 use journal::Store;
 use protocol::{AiMessage, Decisions, Interrupt};
 
-use crate::error::Rejection;
+use crate::error::DecisionRejection;
 use crate::graph::Node;
 use crate::graph::channel::Channel;
 use crate::hook::Hook;
-use crate::node::model::{DEFERRED_CHANNEL, deferred};
-use crate::node::newest_answer;
-use crate::step::{Channels, Failure, StepContext, Update};
+use crate::node::model::{DEFERRED_QUESTIONS_CHANNEL, deferred_questions};
+use crate::node::read_latest_answer;
+use crate::step::{Channels, GraphUpdate, StepContext, StepFailure};
 
 /// The name of the node that runs `before_agent`.
 pub const BEFORE_AGENT_NODE: &str = "before_agent";
@@ -22,22 +23,22 @@ pub const AFTER_MODEL_NODE: &str = "after_model";
 /// The name of the node that runs `after_agent`.
 pub const AFTER_AGENT_NODE: &str = "after_agent";
 
-/// Where in a turn hooks run as a node of their own.
+/// A point of a turn at which hooks run as a node of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Point {
-    /// When a turn begins.
+pub enum HookPoint {
+    /// At the start of a turn.
     BeforeAgent,
-    /// When an answer is stored.
+    /// After an answer was stored.
     AfterModel,
-    /// When the model has said its last word of the turn.
+    /// After the model's last answer of the turn.
     AfterAgent,
 }
 
-/// Runs one point of every hook, in order. A hook that jumps or asks ends the step.
+/// A node that calls all hooks at one point, in order. A hook that jumps or asks a question ends the step.
 pub struct HooksNode {
-    /// The point.
-    pub point: Point,
-    /// The hooks.
+    /// The point at which the hooks are called.
+    pub point: HookPoint,
+    /// The hooks, in order.
     pub hooks: Vec<Arc<dyn Hook>>,
 }
 
@@ -45,17 +46,17 @@ pub struct HooksNode {
 impl Node for HooksNode {
     fn name(&self) -> &'static str {
         match self.point {
-            Point::BeforeAgent => BEFORE_AGENT_NODE,
-            Point::AfterModel => AFTER_MODEL_NODE,
-            Point::AfterAgent => AFTER_AGENT_NODE,
+            HookPoint::BeforeAgent => BEFORE_AGENT_NODE,
+            HookPoint::AfterModel => AFTER_MODEL_NODE,
+            HookPoint::AfterAgent => AFTER_AGENT_NODE,
         }
     }
 
-    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let mut update = Update::default();
-        if self.point == Point::AfterModel {
-            update = deferred(&step)?;
-            if !update.asks.is_empty() {
+    async fn run(&self, step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+        let mut update = GraphUpdate::default();
+        if self.point == HookPoint::AfterModel {
+            update = deferred_questions(&step)?;
+            if !update.interrupts.is_empty() {
                 return Ok(update);
             }
         }
@@ -63,25 +64,25 @@ impl Node for HooksNode {
             return Ok(update);
         }
         let answer = match self.point {
-            Point::AfterModel => newest_answer(&step).await?.answer,
-            Point::BeforeAgent | Point::AfterAgent => None,
+            HookPoint::AfterModel => read_latest_answer(&step).await?.answer,
+            HookPoint::BeforeAgent | HookPoint::AfterAgent => None,
         }
         .unwrap_or_default();
-        let place = self.place();
-        let resumed = place.get(step.channels)?;
+        let resume_channel = self.resume_channel();
+        let resumed = resume_channel.get(step.channels)?;
         if resumed.is_some() {
-            place.clear(&mut update.channels);
+            resume_channel.clear(&mut update.channels);
         }
-        for (at, hook) in self.hooks.iter().enumerate().skip(resumed.unwrap_or(0)) {
+        for (index, hook) in self.hooks.iter().enumerate().skip(resumed.unwrap_or(0)) {
             match self.run_hook(&**hook, &step, &answer).await {
                 Ok(more) => update.merge(more),
                 Err(mut failure) => {
                     update.merge(std::mem::take(&mut *failure.partial));
-                    return Err(failure.keeping(update));
+                    return Err(failure.with_partial(update));
                 }
             }
-            if !update.asks.is_empty() {
-                place.set(&mut update.channels, &at);
+            if !update.interrupts.is_empty() {
+                resume_channel.set(&mut update.channels, &index);
                 return Ok(update);
             }
             if update.jump.is_some() {
@@ -91,49 +92,54 @@ impl Node for HooksNode {
         Ok(update)
     }
 
-    fn acts(&self) -> bool {
+    fn has_effects(&self) -> bool {
         false
     }
 
-    fn is_idle(&self, channels: &Channels) -> bool {
-        let is_asked = self.place().is_set(channels);
-        let is_deferred = self.point == Point::AfterModel && DEFERRED_CHANNEL.is_set(channels);
-        !is_asked && !is_deferred && self.hooks.iter().all(|hook| hook.is_idle(self.point, channels))
+    fn can_skip(&self, channels: &Channels) -> bool {
+        let has_pending_question = self.resume_channel().is_set(channels);
+        let has_deferred_questions =
+            self.point == HookPoint::AfterModel && DEFERRED_QUESTIONS_CHANNEL.is_set(channels);
+        !has_pending_question
+            && !has_deferred_questions
+            && self.hooks.iter().all(|hook| hook.can_skip(self.point, channels))
     }
 
-    async fn check(
+    async fn validate_decisions(
         &self,
         interrupt: &Interrupt,
         decisions: &Decisions,
         store: &Arc<dyn Store>,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), DecisionRejection> {
         for hook in &self.hooks {
-            hook.check(interrupt, decisions, store).await?;
+            hook.validate_decisions(interrupt, decisions, store).await?;
         }
         Ok(())
     }
 }
 
 impl HooksNode {
-    fn place(&self) -> Channel<usize> {
-        hook_channel(self.name())
+    /// Returns the channel with the index of the hook that asked a question.
+    fn resume_channel(&self) -> Channel<usize> {
+        resume_hook_channel(self.name())
     }
 
+    /// Calls the method of `hook` for this point. `answer` is the newest answer.
     async fn run_hook(
         &self,
         hook: &dyn Hook,
         step: &StepContext<'_>,
         answer: &AiMessage,
-    ) -> Result<Update, Failure> {
+    ) -> Result<GraphUpdate, StepFailure> {
         match self.point {
-            Point::BeforeAgent => hook.before_agent(step).await,
-            Point::AfterModel => hook.after_model(step, answer).await,
-            Point::AfterAgent => hook.after_agent(step).await,
+            HookPoint::BeforeAgent => hook.before_agent(step).await,
+            HookPoint::AfterModel => hook.after_model(step, answer).await,
+            HookPoint::AfterAgent => hook.after_agent(step).await,
         }
     }
 }
 
-/// Returns the channel that remembers which hook of a node asked.
-pub(crate) fn hook_channel(node: &str) -> Channel<usize> {
-    Channel::of_node("_hook", node)
+/// Returns the channel with the index of the hook of `node` that asked a question.
+pub(crate) fn resume_hook_channel(node: &str) -> Channel<usize> {
+    Channel::for_node("_hook", node)
 }

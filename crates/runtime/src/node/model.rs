@@ -1,4 +1,4 @@
-//! The node that asks the model: builds the request from the journal, streams the answer, returns it as one event.
+//! The model node: builds the request from the journal, streams the model's answer and returns it as one event.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,52 +7,56 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
 use journal::Store;
-use model::transcript::{self, Budget};
-use model::{ChatModel, ChatRequest, Part, Tools, tokens};
+use model::transcript::{self, TokenBudget};
+use model::{AnswerPart, ChatModel, ChatRequest, ToolSpecs, tokens};
 use protocol::{
-    AiMessage, Block, FailureKind, InterruptPayload, Message, NewEvent, RunId, StopReason, ThreadId,
+    AiMessage, ContentBlock, FailureKind, InterruptPayload, Message, NewEvent, RunId, StopReason, ThreadId,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::graph::Node;
 use crate::graph::channel::{Channel, ChannelError};
-use crate::hook::{Hook, ModelAnswer, ModelCall};
-use crate::node::context::{Context, Contexts};
-use crate::step::{Ask, Channels, Early, Entry, Failure, StepContext, Update};
-use crate::stream::Frames;
+use crate::hook::{Hook, ModelAnswer, ModelCallHandler};
+use crate::node::context::{ContextCache, ModelContext};
+use crate::step::{
+    Channels, EarlyCommitSender, GraphUpdate, InterruptRequest, StepContext, StepEntry, StepFailure,
+};
+use crate::stream::FrameSender;
 use crate::stream::frame::Frame;
 
 /// The name of the model node.
 pub const MODEL_NODE: &str = "model";
 
-/// Channel: whether the newest answer asks for tools; the edge after the node reads it.
-pub const TOOLS_WANTED_CHANNEL: Channel<bool> = Channel::new("tools_wanted");
+/// The channel that says whether the newest answer has tool calls. The edge after the model node reads it.
+pub const HAS_TOOL_CALLS_CHANNEL: Channel<bool> = Channel::new("tools_wanted");
 
-/// Channel: set once a person was told that old results are shortened in what this thread's model is sent.
+/// The channel that records that a person was notified of shortened tool results in this thread's requests.
 const SHORTENED_CHANNEL: Channel<bool> = Channel::new("_shortened");
 
-/// Channel: questions that came with an answer, `[[key, payload]]`; they are asked once the answer is stored.
-pub(crate) const DEFERRED_CHANNEL: Channel<Vec<(String, InterruptPayload)>> = Channel::new("_deferred");
+/// The channel with questions that came together with an answer, as `[[key, payload]]`. They are asked once the
+/// answer is stored.
+pub(crate) const DEFERRED_QUESTIONS_CHANNEL: Channel<Vec<(String, InterruptPayload)>> =
+    Channel::new("_deferred");
 
-/// Returns whether the newest answer asks for tools; for the edge after the model node.
+/// Returns whether the newest answer has tool calls. For the edge after the model node.
 ///
 /// # Errors
-/// When the state does not say so readably.
-pub fn wants_tools(channels: &Channels) -> Result<bool, ChannelError> {
-    Ok(TOOLS_WANTED_CHANNEL.get(channels)? == Some(true))
+/// Fails when the channel cannot be read.
+pub fn has_tool_calls(channels: &Channels) -> Result<bool, ChannelError> {
+    Ok(HAS_TOOL_CALLS_CHANNEL.get(channels)? == Some(true))
 }
 
-/// Asks the model once.
+/// The node that sends one request to the model and returns the answer.
 pub struct ModelNode {
-    /// The model.
+    /// The model to call.
     pub model: Arc<dyn ChatModel>,
-    /// What it may call.
-    pub tools: Tools,
-    /// The hooks around it, in order.
+    /// The tools that the model may call.
+    pub tools: ToolSpecs,
+    /// The hooks around the call, in order.
     pub hooks: Vec<Arc<dyn Hook>>,
-    /// The contexts that were used last.
-    pub contexts: Arc<Contexts>,
-    /// What a person can do about a conversation that does not fit the model.
+    /// The cache of contexts.
+    pub contexts: Arc<ContextCache>,
+    /// The advice for a person when a conversation does not fit the model's window.
     pub too_large_hint: &'static str,
 }
 
@@ -62,98 +66,104 @@ impl Node for ModelNode {
         MODEL_NODE
     }
 
-    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+    async fn run(&self, step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
         if step.cancel.is_cancelled() {
-            return Ok(Update::default());
+            return Ok(GraphUpdate::default());
         }
-        let context = self.contexts.read(&**step.store, step.thread_id).await?;
+        let context = self.contexts.read_context(&**step.store, step.thread_id).await?;
         let step = StepContext { context: Some(&context), ..step };
-        let mut request = self.request(&step, &context);
-        let mut update = Update::default();
+        let mut request = self.build_request(&step, &context);
+        let mut update = GraphUpdate::default();
         for hook in &self.hooks {
             let more = hook.before_model(&step, &mut request).await?;
-            if more.diverts() {
+            if more.is_diverting() {
                 return Ok(more);
             }
             update.merge(more);
         }
-        let (fitted, estimated) = self.fit(&step, &mut request, &context)?;
-        update.merge(fitted);
-        let call = ModelCall { node: self, step: &step, rest: &self.hooks };
-        let begun = Instant::now();
+        let (fitting_update, estimated_request) = self.fit_request(&step, &mut request, &context)?;
+        update.merge(fitting_update);
+        let call = ModelCallHandler { node: self, step: &step, remaining_hooks: &self.hooks };
+        let started_at = Instant::now();
         match call.run(request).await {
             Ok(ModelAnswer { answer, update: more }) => {
                 update.merge(more);
                 match answer {
                     Some(answer) => {
-                        let estimated_tokens = answer.usage.map(|_| estimated);
-                        self.record(&step, update, AiMessage { estimated_tokens, ..answer }, begun)
+                        let estimated_tokens = answer.usage.map(|_| estimated_request);
+                        self.record_answer(
+                            &step,
+                            update,
+                            AiMessage { estimated_tokens, ..answer },
+                            started_at,
+                        )
                     }
                     None => Ok(update),
                 }
             }
             Err(mut failure) => {
                 update.merge(std::mem::take(&mut *failure.partial));
-                Err(failure.keeping(update))
+                Err(failure.with_partial(update))
             }
         }
     }
 }
 
-/// What a thread's next request would hold, in tokens by estimate.
+/// The sizes of the parts of a thread's next request besides its messages, in estimated tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Preview {
-    /// What each hook puts into it, in order; hooks that add nothing are left out.
+pub struct RequestPreview {
+    /// The additions of each hook, in order. Hooks that add nothing are left out.
     pub hooks: Vec<(&'static str, u64)>,
-    /// The descriptions of the tools.
+    /// The size of the tool descriptions.
     pub tools: u64,
 }
 
 impl ModelNode {
-    /// Works out what the thread's next request would hold. Nothing is sent and nothing is stored.
+    /// Computes the sizes of the thread's next request by building it. Nothing is sent or stored.
     ///
     /// # Errors
-    /// When the journal, or a hook, fails.
-    pub async fn preview(
+    /// Fails when the journal or a hook fails.
+    pub async fn preview_request(
         &self,
         store: &Arc<dyn Store>,
         thread_id: ThreadId,
         run_id: RunId,
-    ) -> Result<Preview, Failure> {
-        let context = self.contexts.read(&**store, thread_id).await?;
-        let (frames, cancel) = (Frames::default(), CancellationToken::new());
-        let ((early, _recorded), channels) = (Early::channel(), Channels::new());
+    ) -> Result<RequestPreview, StepFailure> {
+        let context = self.contexts.read_context(&**store, thread_id).await?;
+        let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
+        let ((early_commits, _early_receiver), channels) = (EarlyCommitSender::channel(), Channels::new());
         let step = StepContext {
             thread_id,
             run_id,
             step: 1,
-            entry: Entry::Fresh,
-            taken_up: 0,
+            entry: StepEntry::Fresh,
+            start_seq: 0,
             channels: &channels,
             answers: &[],
             store,
             frames: &frames,
             cancel: &cancel,
-            early: &early,
-            unwritten: &[],
+            early_commits: &early_commits,
+            deferred_writes: &[],
             context: Some(&context),
         };
-        let mut request = self.request(&step, &context);
-        let mut before = tokens::of_frame(&request);
+        let mut request = self.build_request(&step, &context);
+        let mut before = tokens::overhead_tokens(&request);
         let tools = before;
         let mut hooks = Vec::new();
         for hook in &self.hooks {
             hook.before_model(&step, &mut request).await?;
-            let now = tokens::of_frame(&request);
+            let now = tokens::overhead_tokens(&request);
             if now > before {
                 hooks.push((hook.name(), now - before));
             }
             before = now;
         }
-        Ok(Preview { hooks, tools })
+        Ok(RequestPreview { hooks, tools })
     }
 
-    fn request(&self, step: &StepContext<'_>, context: &Context) -> ChatRequest {
+    /// Returns the request with the thread's messages, media and tools.
+    fn build_request(&self, step: &StepContext<'_>, context: &ModelContext) -> ChatRequest {
         ChatRequest {
             messages: Arc::clone(&context.messages),
             media: context.media.clone(),
@@ -163,30 +173,32 @@ impl ModelNode {
         }
     }
 
-    /// Shortens old results in the request when it would not fit the model's window, and returns what it is by estimate
-    /// then. It is worked out for every request, so that a thread can go on with a model that takes less.
-    fn fit(
+    /// Shortens old tool results in the request if it does not fit the model's window. Returns the resulting
+    /// changes and the estimated size of the request in tokens. This is repeated for every request, so that a
+    /// thread can continue with a model that has a smaller window.
+    fn fit_request(
         &self,
         step: &StepContext<'_>,
         request: &mut ChatRequest,
-        context: &Context,
-    ) -> Result<(Update, u64), Failure> {
-        let mut update = Update::default();
+        context: &ModelContext,
+    ) -> Result<(GraphUpdate, u64), StepFailure> {
+        let mut update = GraphUpdate::default();
         let is_whole = Arc::ptr_eq(&request.messages, &context.messages);
         let estimated = match is_whole {
             true => context.tokens,
-            // A hook put other messages in their place.
-            false => request.messages.iter().map(tokens::of_message).sum(),
+            // A hook replaced the messages.
+            false => request.messages.iter().map(tokens::message_tokens).sum(),
         };
-        let Some(budget) = Budget::of(self.model.limits(), request) else {
-            let fixed = tokens::of_frame(request) + tokens::of_media(&request.media);
+        let Some(budget) = TokenBudget::for_request(self.model.limits(), request) else {
+            let fixed = tokens::overhead_tokens(request) + tokens::media_tokens(&request.media);
             return Ok((update, fixed + estimated));
         };
-        let budget = budget.counted_as(context.times(&self.model.name().to_string()));
-        match transcript::fit(&request.messages, estimated, budget) {
+        let budget = budget.in_estimated_tokens(context.calibration_factor(&self.model.name().to_string()));
+        match transcript::fit_conversation(&request.messages, estimated, budget) {
             Ok(fitted) => {
-                if fitted.shortened > 0 && !SHORTENED_CHANNEL.is_set(step.channels) {
-                    let text = format!("{} old results are shortened to fit the model", fitted.shortened);
+                if fitted.shortened_messages > 0 && !SHORTENED_CHANNEL.is_set(step.channels) {
+                    let text =
+                        format!("{} old results are shortened to fit the model", fitted.shortened_messages);
                     step.frames.send(Frame::Notice { text });
                     SHORTENED_CHANNEL.set(&mut update.channels, &true);
                 }
@@ -194,41 +206,44 @@ impl ModelNode {
                 Ok((update, fitted.tokens))
             }
             Err(error) => {
-                Err(Failure::new(FailureKind::Limit, error.to_string()).with_hint(self.too_large_hint))
+                Err(StepFailure::new(FailureKind::Limit, error.to_string()).with_hint(self.too_large_hint))
             }
         }
     }
-    /// Asks the model itself. A run that is stopped gives what had arrived, marked as incomplete.
-    pub(crate) async fn ask(
+    /// Calls the model itself. If the run is stopped, the text that had arrived is the answer, marked as
+    /// incomplete.
+    pub(crate) async fn call_model(
         &self,
         step: &StepContext<'_>,
         request: &ChatRequest,
-    ) -> Result<ModelAnswer, Failure> {
-        let (mut partial, begun) = (Partial::default(), Instant::now());
-        match self.stream(step, request, &mut partial).await {
-            Ok(Some(answer)) => match emptiness(&answer) {
-                // After its tools a model may have nothing to add: the work is done.
+    ) -> Result<ModelAnswer, StepFailure> {
+        let (mut partial, started_at) = (PartialAnswer::default(), Instant::now());
+        match self.stream_answer(step, request, &mut partial).await {
+            Ok(Some(answer)) => match empty_reason(&answer) {
+                // After tool calls the model may have nothing to add, so an empty answer is a success.
                 Some(_) if is_silent_end(request, &answer) => {
                     Ok(ModelAnswer { answer: Some(answer), ..ModelAnswer::default() })
                 }
-                Some(reason) => Err(self.nothing(&answer, reason)),
+                Some(reason) => Err(self.empty_answer_failure(&answer, reason)),
                 None => Ok(ModelAnswer { answer: Some(answer), ..ModelAnswer::default() }),
             },
-            Ok(None) => Ok(ModelAnswer { answer: Some(partial.incomplete()), ..ModelAnswer::default() }),
-            Err(error) if partial.is_empty() => Err(self.failure(error)),
+            Ok(None) => Ok(ModelAnswer { answer: Some(partial.into_incomplete()), ..ModelAnswer::default() }),
+            Err(error) if partial.is_empty() => Err(self.call_failure(error)),
             Err(error) => {
-                let kept = self.record(step, Update::default(), partial.incomplete(), begun)?;
-                Err(self.failure(error).keeping(kept))
+                let update =
+                    self.record_answer(step, GraphUpdate::default(), partial.into_incomplete(), started_at)?;
+                Err(self.call_failure(error).with_partial(update))
             }
         }
     }
 
-    /// Returns the answer, or `None` when a person stopped the run.
-    async fn stream(
+    /// Streams the answer and sends its parts as frames. Returns `None` if the run was stopped. `partial`
+    /// collects the text, so that it is available after a stop or failure.
+    async fn stream_answer(
         &self,
         step: &StepContext<'_>,
         request: &ChatRequest,
-        partial: &mut Partial,
+        partial: &mut PartialAnswer,
     ) -> model::Result<Option<AiMessage>> {
         let mut parts = tokio::select! {
             parts = self.model.stream(request) => parts?,
@@ -242,115 +257,128 @@ impl ModelNode {
                 () = step.cancel.cancelled() => return Ok(None),
             };
             match part.transpose()? {
-                Some(Part::Text(text)) => {
+                Some(AnswerPart::Text(text)) => {
                     partial.text.push_str(&text);
                     step.frames.send(Frame::Text { message_id: message_id.clone(), text });
                 }
-                Some(Part::Thinking(text)) => {
+                Some(AnswerPart::Thinking(text)) => {
                     step.frames.send(Frame::Thinking { message_id: message_id.clone(), text });
                 }
-                Some(Part::ToolCall { id, name }) => {
+                Some(AnswerPart::ToolCall { id, name }) => {
                     let (message_id, index) = (message_id.clone(), calls);
                     step.frames.send(Frame::ToolCall { message_id, index, call_id: id, name });
                     calls += 1;
                 }
-                Some(Part::Done(answer)) => return Ok(Some(answer)),
+                Some(AnswerPart::Done(answer)) => return Ok(Some(answer)),
                 None => {
                     let reason = "the stream ended without an answer".to_owned();
-                    return Err(model::Error::Broken { model: self.model.name().clone(), reason });
+                    return Err(model::Error::MalformedAnswer { model: self.model.name().clone(), reason });
                 }
             }
         }
     }
 
-    /// Returns the failure of a model call.
-    fn failure(&self, error: model::Error) -> Failure {
-        let is_overflow = matches!(error, model::Error::Overflow { .. });
-        let failure = Failure::from(error);
+    /// Returns the failure of a model call. A request that the provider refuses as too large gets the hint of
+    /// this node.
+    fn call_failure(&self, error: model::Error) -> StepFailure {
+        let is_overflow = matches!(error, model::Error::ContextOverflow { .. });
+        let failure = StepFailure::from(error);
         if is_overflow { failure.with_hint(self.too_large_hint) } else { failure }
     }
 
-    /// Returns the failure of an answer without content; its tokens count all the same.
-    fn nothing(&self, answer: &AiMessage, reason: &str) -> Failure {
+    /// Returns the failure of an answer without content. The tokens of the answer are counted.
+    fn empty_answer_failure(&self, answer: &AiMessage, reason: &str) -> StepFailure {
         let usage = answer.usage.unwrap_or_default();
-        let error = model::Error::Broken { model: self.model.name().clone(), reason: reason.to_owned() };
-        Failure::from(error).keeping(Update { usage, ..Update::default() })
+        let error =
+            model::Error::MalformedAnswer { model: self.model.name().clone(), reason: reason.to_owned() };
+        StepFailure::from(error).with_partial(GraphUpdate { usage, ..GraphUpdate::default() })
     }
 
-    /// Returns `update` with the answer, under the id that was told with its first words; `begun` is when it was asked for.
-    fn record(
+    /// Adds the answer's event to `update`, with the id that the frames of its text had. `started_at` is the time
+    /// of the request. Questions in `update` are deferred until the answer is stored.
+    fn record_answer(
         &self,
         step: &StepContext<'_>,
-        mut update: Update,
+        mut update: GraphUpdate,
         mut answer: AiMessage,
-        begun: Instant,
-    ) -> Result<Update, Failure> {
+        started_at: Instant,
+    ) -> Result<GraphUpdate, StepFailure> {
         answer.id = Some(step.message_id());
         answer.model.get_or_insert_with(|| self.model.name().to_string());
         update.usage.add(answer.usage.unwrap_or_default());
         let message = Message::Ai(answer);
-        let wants_tools = message.tool_calls().next().is_some();
-        TOOLS_WANTED_CHANNEL.set(&mut update.channels, &wants_tools);
-        let asks: Vec<(String, InterruptPayload)> =
-            update.asks.drain(..).map(|ask| (ask.key, ask.payload)).collect();
-        if !asks.is_empty() {
-            DEFERRED_CHANNEL.set(&mut update.channels, &asks);
+        let has_tool_calls = message.tool_calls().next().is_some();
+        HAS_TOOL_CALLS_CHANNEL.set(&mut update.channels, &has_tool_calls);
+        let questions: Vec<(String, InterruptPayload)> =
+            update.interrupts.drain(..).map(|question| (question.key, question.payload)).collect();
+        if !questions.is_empty() {
+            DEFERRED_QUESTIONS_CHANNEL.set(&mut update.channels, &questions);
         }
-        let says = message
+        let has_content = message
             .content()
             .iter()
-            .any(|block| !matches!(block, Block::Text { text } if text.trim().is_empty()));
-        if says {
-            update.events.push(NewEvent::message(&message, Timestamp::now())?.that_took(begun.elapsed())?);
+            .any(|block| !matches!(block, ContentBlock::Text { text } if text.trim().is_empty()));
+        if has_content {
+            update.events.push(
+                NewEvent::from_message(&message, Timestamp::now())?.with_duration(started_at.elapsed())?,
+            );
         }
         Ok(update)
     }
 }
 
-/// What of an answer has arrived.
+/// The part of an answer that has arrived.
 #[derive(Default)]
-struct Partial {
+/// The text of the answer. Reasoning is not kept.
+struct PartialAnswer {
     text: String,
 }
 
-impl Partial {
+impl PartialAnswer {
+    /// Returns whether no text has arrived.
     fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Tool calls that did not arrive whole are not part of it: they must not run.
-    fn incomplete(self) -> AiMessage {
-        let content = if self.text.is_empty() { Vec::new() } else { vec![Block::text(self.text)] };
+    /// Returns the text as an incomplete answer. Tool calls are left out, because calls that did not arrive
+    /// completely must not be made.
+    fn into_incomplete(self) -> AiMessage {
+        let content = if self.text.is_empty() { Vec::new() } else { vec![ContentBlock::text(self.text)] };
         AiMessage { content, incomplete: true, ..AiMessage::default() }
     }
 }
 
-/// Returns the questions that came with the newest answer, until they are answered.
-pub(crate) fn deferred(step: &StepContext<'_>) -> Result<Update, Failure> {
-    let Some(asks) = DEFERRED_CHANNEL.get(step.channels)? else { return Ok(Update::default()) };
-    let mut update = Update::default();
+/// Returns the questions that came together with the newest answer. When the run resumed with their answers,
+/// removes them from the state instead.
+pub(crate) fn deferred_questions(step: &StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+    let Some(questions) = DEFERRED_QUESTIONS_CHANNEL.get(step.channels)? else {
+        return Ok(GraphUpdate::default());
+    };
+    let mut update = GraphUpdate::default();
     if step.answers.is_empty() {
-        update.asks = asks.into_iter().map(|(key, payload)| Ask { key, payload }).collect();
+        update.interrupts =
+            questions.into_iter().map(|(key, payload)| InterruptRequest { key, payload }).collect();
     } else {
-        DEFERRED_CHANNEL.clear(&mut update.channels);
+        DEFERRED_QUESTIONS_CHANNEL.clear(&mut update.channels);
     }
     Ok(update)
 }
 
-/// Returns whether the answer says that a turn is over in which tools were used, and says nothing else.
+/// Returns whether an answer without content just ends a turn in which tools were used.
 fn is_silent_end(request: &ChatRequest, answer: &AiMessage) -> bool {
     let is_end = matches!(answer.stop, Some(StopReason::EndTurn) | None);
     is_end && matches!(request.messages.last(), Some(Message::Tool(_)))
 }
 
-/// Returns why there is nothing in the answer that a person or a tool could use; `None` when there is something.
-fn emptiness(answer: &AiMessage) -> Option<&'static str> {
-    let says_something = |block: &Block| match block {
-        Block::Text { text } => !text.trim().is_empty(),
-        Block::Thinking { .. } => false,
-        Block::ToolCall { .. } | Block::Media { .. } | Block::Opaque { .. } => true,
+/// Returns the reason why the answer has nothing that a person or a tool could use, or `None` if it has
+/// something.
+fn empty_reason(answer: &AiMessage) -> Option<&'static str> {
+    let is_usable = |block: &ContentBlock| match block {
+        ContentBlock::Text { text } => !text.trim().is_empty(),
+        ContentBlock::Thinking { .. } => false,
+        ContentBlock::ToolCall { .. } | ContentBlock::Media { .. } | ContentBlock::Opaque { .. } => true,
     };
-    if answer.content.iter().any(says_something) {
+    if answer.content.iter().any(is_usable) {
         return None;
     }
     Some(match answer.stop {

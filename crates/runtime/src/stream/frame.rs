@@ -1,5 +1,5 @@
-//! Frames: what a client sees while a run works. They are a view; what lasts is in the journal. How they travel is
-//! in [`crate::stream`].
+//! Frames: the live view of a run that clients receive. Everything that lasts is in the journal. Delivery is in
+//! [`crate::stream`].
 
 use protocol::{CheckpointId, Event, FailureKind, Interrupt, RunFailure, RunId, RunStatus, Seq, ThreadId};
 use serde::ser::SerializeStruct as _;
@@ -8,34 +8,35 @@ use serde_json::Value;
 
 use crate::step::Channels;
 
-/// A part of what a run tells; a client subscribes to some. Beginnings, ends and questions belong to every mode.
+/// A category of frames that a client can subscribe to. The start and end of runs and steps, and interrupts,
+/// belong to every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// What people, models and tools say, as it is said and as it is stored.
+pub enum FrameMode {
+    /// Messages of people, models and tools: the streamed parts and the stored events.
     Messages,
-    /// What each step changed.
+    /// The changes of each step.
     Updates,
     /// The state after each step.
     Values,
-    /// What tools and steps tell beside that: live output, progress, notices.
+    /// Additional output of tools and steps: live output, progress and notices.
     Custom,
 }
 
-/// One thing a client may show.
+/// One item of a run's live view.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum Frame {
-    /// A run began or resumed.
+    /// A run started or resumed.
     RunStarted {
-        /// The thread.
+        /// The thread of the run.
         thread_id: ThreadId,
         /// The run.
         run_id: RunId,
     },
-    /// A node began.
+    /// A step started.
     StepStarted {
-        /// The node.
+        /// The node of the step.
         node: String,
         /// The number of the step within the run.
         step: u64,
@@ -44,135 +45,136 @@ pub enum Frame {
     Text {
         /// The id under which the answer is stored.
         message_id: String,
-        /// The text.
+        /// The text to append.
         text: String,
     },
     /// More of the model's reasoning.
     Thinking {
         /// The id under which the answer is stored.
         message_id: String,
-        /// The text.
+        /// The text to append.
         text: String,
     },
-    /// The model's answer calls a tool; the arguments come with the whole answer.
+    /// The model's answer contains a tool call. The arguments follow with the complete answer.
     ToolCall {
         /// The id under which the answer is stored.
         message_id: String,
-        /// Which of the answer's calls, from 0.
+        /// The index of the call among the calls of the answer, from 0.
         index: usize,
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
     },
-    /// A tool call begins to run.
+    /// A tool call started to run.
     ToolStarted {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
-        /// The arguments.
+        /// The arguments of the call.
         args: Value,
     },
     /// A tool call ended.
     ToolEnded {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
-        /// Whether it failed.
+        /// True if the call failed.
         failed: bool,
     },
-    /// More output of a tool that still runs.
+    /// More output of a running tool.
     ToolOutput {
-        /// The call.
+        /// The id of the call.
         call_id: String,
-        /// The text.
+        /// The text to append.
         text: String,
     },
-    /// Anything a tool or hook wants to tell a client.
+    /// A custom frame of a tool or hook.
     Custom {
-        /// What it is.
+        /// The kind of frame.
         name: String,
-        /// The matter.
+        /// The content; its shape depends on the kind.
         value: Value,
     },
-    /// What a sub-agent does.
+    /// A frame of a sub-agent.
     #[serde(rename = "custom")]
-    Within(Within),
-    /// A step is durable: what it changed. Its events are frames of their own, before this one.
+    Subagent(SubagentFrame),
+    /// The changes of a step that is now durable. The step's events precede this frame as frames of their own.
     Updates {
-        /// The node.
+        /// The node of the step.
         node: String,
-        /// The channels it set; a `null` removed one. Private ones are left out.
+        /// The channels that the step set; a `null` removed the channel. Private channels are left out.
         channels: Channels,
     },
-    /// A step is durable: the state after it; or a run began, and this is what it begins with. The messages are the
-    /// journal's up to `head_seq`.
+    /// The state after a step that is now durable, or at the start of a run. The thread's messages are those of
+    /// the journal up to `head_seq`.
     Values {
         /// The run.
         run_id: RunId,
-        /// Its steps so far; 0 is the admission.
+        /// The number of steps of the run so far; 0 is the admission.
         step: u64,
-        /// The checkpoint.
+        /// The checkpoint that holds the state.
         checkpoint_id: CheckpointId,
-        /// The journal's position.
+        /// The sequence number of the thread's newest event.
         head_seq: Seq,
-        /// The node that comes next.
+        /// The node that runs next.
         next: Option<String>,
-        /// The channels; private ones are left out.
+        /// The channels of the state. Private channels are left out.
         channels: Channels,
     },
-    /// A long step is under way.
+    /// The progress of a long step.
     Progress {
-        /// What is being done.
+        /// The operation, including the unit of the numbers.
         what: String,
-        /// How far, in the unit `what` names.
+        /// The amount that is done, in that unit.
         done: u64,
-        /// How much there is, if known.
+        /// The total amount in that unit, if it is known.
         total: Option<u64>,
     },
-    /// Something a person should know that fails nothing.
+    /// Information for a person that is no failure.
     Notice {
-        /// One line.
+        /// The text, one line.
         text: String,
     },
-    /// A model's attempt at a step failed, and the outcome of the step says so again. To programs it is a notice.
+    /// An attempt at a model call failed, for which the outcome of the step reports the failure too. Serialized
+    /// as a notice.
     #[serde(rename = "notice")]
     AttemptFailed {
-        /// Why, in one line.
+        /// The reason, one line.
         text: String,
     },
-    /// A stored event, with its seq.
+    /// A stored event, with its sequence number.
     Event(Box<Event>),
-    /// The run stopped to ask.
+    /// The run stopped with a question.
     Interrupted(Box<Interrupt>),
-    /// The run ended, and this is its last frame; others may follow on the same stream. A run that another process
-    /// took over, or whose journal failed, ends here without one: its stream is closed.
+    /// The run ended. This is the last frame of the run; frames of other runs may follow on the same stream. If
+    /// another process took the run over or the journal failed, this frame is missing and the stream just ends.
     RunEnded {
         /// The run.
         run_id: RunId,
-        /// How it ended.
+        /// The final status of the run.
         status: RunStatus,
-        /// Why, when it did not succeed.
+        /// The reason why the run did not succeed, if it did not.
         #[serde(flatten, serialize_with = "flat_failure")]
         failure: Option<RunFailure>,
     },
 }
 
-/// Writes a failure as the fields `kind`, `error` and `hint`, which are `null` where there is none.
+/// Serializes a failure as the flat fields `kind`, `error` and `hint`. Missing values are `null`.
 fn flat_failure<S: Serializer>(
     failure: &Option<RunFailure>,
     serializer: S,
 ) -> std::result::Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Fields<'a> {
+    struct FailureFields<'a> {
         kind: Option<&'a FailureKind>,
         error: Option<&'a str>,
         hint: Option<&'a str>,
     }
     let failure = failure.as_ref();
-    let fields = Fields {
+    let fields = FailureFields {
         kind: failure.map(|failure| &failure.kind),
         error: failure.map(|failure| failure.message.as_str()),
         hint: failure.and_then(|failure| failure.hint.as_deref()),
@@ -180,22 +182,22 @@ fn flat_failure<S: Serializer>(
     fields.serialize(serializer)
 }
 
-/// A frame of a sub-agent, among those of the run that made the call it works for. To programs it is a custom frame
-/// `subagent`.
+/// A frame of a sub-agent in the stream of the run whose tool call it works for. It is serialized as a custom
+/// frame named `subagent`.
 #[derive(Debug, Clone)]
-pub struct Within {
-    /// The call.
+pub struct SubagentFrame {
+    /// The id of the call that the sub-agent works for.
     pub call_id: String,
-    /// The thread the sub-agent works in.
+    /// The thread of the sub-agent.
     pub thread_id: ThreadId,
-    /// What it tells.
+    /// The sub-agent's frame.
     pub frame: Box<Frame>,
 }
 
-impl Serialize for Within {
+impl Serialize for SubagentFrame {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Told<'a> {
+        struct SubagentFrameValue<'a> {
             call_id: &'a str,
             thread_id: ThreadId,
             frame: &'a Frame,
@@ -203,32 +205,32 @@ impl Serialize for Within {
         let Self { call_id, thread_id, frame } = self;
         let mut custom = serializer.serialize_struct("Within", 2)?;
         custom.serialize_field("name", "subagent")?;
-        custom.serialize_field("value", &Told { call_id, thread_id: *thread_id, frame })?;
+        custom.serialize_field("value", &SubagentFrameValue { call_id, thread_id: *thread_id, frame })?;
         custom.end()
     }
 }
 
 impl Frame {
-    /// Returns the mode it belongs to; `None` belongs to every mode.
-    pub fn mode(&self) -> Option<Mode> {
+    /// Returns the mode that the frame belongs to; `None` means every mode.
+    pub fn mode(&self) -> Option<FrameMode> {
         match self {
             Self::Text { .. }
             | Self::Thinking { .. }
             | Self::ToolCall { .. }
             | Self::ToolStarted { .. }
-            | Self::ToolEnded { .. } => Some(Mode::Messages),
+            | Self::ToolEnded { .. } => Some(FrameMode::Messages),
             Self::Event(event) => match event.category.as_str() {
-                "message" => Some(Mode::Messages),
-                _ => Some(Mode::Updates),
+                "message" => Some(FrameMode::Messages),
+                _ => Some(FrameMode::Updates),
             },
-            Self::Updates { .. } => Some(Mode::Updates),
-            Self::Values { .. } => Some(Mode::Values),
-            Self::Within(within) => within.frame.mode().or(Some(Mode::Custom)),
+            Self::Updates { .. } => Some(FrameMode::Updates),
+            Self::Values { .. } => Some(FrameMode::Values),
+            Self::Subagent(subagent) => subagent.frame.mode().or(Some(FrameMode::Custom)),
             Self::ToolOutput { .. }
             | Self::Custom { .. }
             | Self::Progress { .. }
             | Self::Notice { .. }
-            | Self::AttemptFailed { .. } => Some(Mode::Custom),
+            | Self::AttemptFailed { .. } => Some(FrameMode::Custom),
             Self::RunStarted { .. }
             | Self::StepStarted { .. }
             | Self::Interrupted(_)
@@ -236,30 +238,30 @@ impl Frame {
         }
     }
 
-    /// Returns about how many bytes it occupies.
-    pub(crate) fn bytes(&self) -> usize {
-        /// What allocations and their places in collections take beside what they hold, roughly.
-        const AROUND: usize = 128;
+    /// Returns the estimated size of the frame in bytes.
+    pub(crate) fn size_in_bytes(&self) -> usize {
+        /// The estimated overhead of an allocation and of its entry in a collection, in bytes.
+        const ALLOCATION_OVERHEAD: usize = 128;
         size_of::<Self>()
-            + AROUND
+            + ALLOCATION_OVERHEAD
             + match self {
                 Self::Text { text, .. }
                 | Self::Thinking { text, .. }
                 | Self::ToolOutput { text, .. }
                 | Self::Notice { text }
                 | Self::AttemptFailed { text } => text.len(),
-                Self::Event(event) => size_of_val(&**event) + AROUND + event.content.get().len(),
+                Self::Event(event) => size_of_val(&**event) + ALLOCATION_OVERHEAD + event.content.get().len(),
                 Self::ToolCall { call_id, name, .. } | Self::ToolEnded { call_id, name, .. } => {
                     call_id.len() + name.len()
                 }
-                Self::ToolStarted { call_id, name, args } => call_id.len() + name.len() + weight(args),
-                Self::Within(within) => within.call_id.len() + within.frame.bytes(),
-                Self::Custom { name, value } => name.len() + weight(value),
+                Self::ToolStarted { call_id, name, args } => call_id.len() + name.len() + json_size(args),
+                Self::Subagent(subagent) => subagent.call_id.len() + subagent.frame.size_in_bytes(),
+                Self::Custom { name, value } => name.len() + json_size(value),
                 Self::Updates { channels, .. } | Self::Values { channels, .. } => {
-                    channels.values().map(weight).sum()
+                    channels.values().map(json_size).sum()
                 }
                 Self::Interrupted(interrupt) => {
-                    interrupt.payload.action_requests.iter().map(|request| weight(&request.args)).sum()
+                    interrupt.payload.action_requests.iter().map(|request| json_size(&request.args)).sum()
                 }
                 Self::RunStarted { .. }
                 | Self::StepStarted { .. }
@@ -269,21 +271,22 @@ impl Frame {
     }
 }
 
-fn weight(value: &Value) -> usize {
-    /// A value with its place in a collection, roughly.
-    const SCALAR: usize = 64;
+/// Returns the estimated size of a JSON value in bytes.
+fn json_size(value: &Value) -> usize {
+    /// The estimated size of a value with its entry in a collection, in bytes.
+    const VALUE_SIZE: usize = 64;
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => SCALAR,
-        Value::String(text) => SCALAR + text.len(),
-        Value::Array(items) => SCALAR + items.iter().map(weight).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => VALUE_SIZE,
+        Value::String(text) => VALUE_SIZE + text.len(),
+        Value::Array(items) => VALUE_SIZE + items.iter().map(json_size).sum::<usize>(),
         Value::Object(fields) => {
-            SCALAR + fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>()
+            VALUE_SIZE + fields.iter().map(|(key, value)| key.len() + json_size(value)).sum::<usize>()
         }
     }
 }
 
-/// Returns the channels a client may see.
-pub(crate) fn public(channels: &Channels) -> Channels {
+/// Returns the channels without the private ones, whose keys begin with `_`.
+pub(crate) fn public_channels(channels: &Channels) -> Channels {
     let public = channels.iter().filter(|(key, _)| !key.starts_with('_'));
     public.map(|(key, value)| (key.clone(), value.clone())).collect()
 }

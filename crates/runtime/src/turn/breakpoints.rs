@@ -1,37 +1,37 @@
-//! Breakpoints: the nodes before and after which a run stops, because its client wants to look. What happens there is
-//! the turn machine's business.
+//! Breakpoints: nodes before or after which a client wants a run to stop. [`crate::TurnMachine`] decides when a
+//! run has reached one.
 
 use std::collections::BTreeSet;
 
-/// Where a run stops without being asked to by its nodes. It ends as interrupted and asks nothing; its checkpoint names the
-/// node that comes next, and a run that begins at that node goes on.
+/// The breakpoints of a run. A run that reaches one ends as interrupted without asking a question. Its checkpoint
+/// names the next node, and a run that starts at that node continues past the breakpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Breakpoints {
-    /// The nodes it stops before.
-    pub before: Nodes,
-    /// The nodes it stops after, when another follows.
-    pub after: Nodes,
+    /// The nodes to stop before.
+    pub before: NodeSet,
+    /// The nodes to stop after, if another node follows.
+    pub after: NodeSet,
 }
 
-/// Some nodes of a graph.
+/// A set of nodes of a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Nodes {
-    /// None.
+pub enum NodeSet {
+    /// No node.
     #[default]
     None,
-    /// All.
+    /// All nodes.
     All,
-    /// Those of these names.
-    These(BTreeSet<String>),
+    /// The nodes of these names.
+    Named(BTreeSet<String>),
 }
 
-impl Nodes {
-    /// Returns whether `node` is one of them.
-    pub fn has(&self, node: &str) -> bool {
+impl NodeSet {
+    /// Returns whether the set contains `node`.
+    pub fn contains(&self, node: &str) -> bool {
         match self {
             Self::None => false,
             Self::All => true,
-            Self::These(names) => names.contains(node),
+            Self::Named(names) => names.contains(node),
         }
     }
 }

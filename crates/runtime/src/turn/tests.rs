@@ -1,4 +1,4 @@
-//! The turn machine as tables: what happened → what is to be done. No driver, no store.
+//! Table tests of the turn machine: inputs and the effects that follow from them, without a driver or a store.
 
 use std::sync::Arc;
 
@@ -7,67 +7,69 @@ use jiff::Timestamp;
 use protocol::{Checkpoint, CheckpointId, CheckpointSource, PendingActivity, RunId, RunStatus, ThreadId};
 use serde_json::{Value, json};
 
-use super::breakpoints::Nodes;
+use super::breakpoints::NodeSet;
 use super::*;
 use crate::graph::{Edge, Node};
-use crate::step::{Ask, StepContext};
+use crate::step::{InterruptRequest, StepContext};
 use protocol::FailureKind;
 
-struct Named(&'static str);
+/// A node that changes nothing.
+struct NoopNode(&'static str);
 
 #[async_trait]
-impl Node for Named {
+impl Node for NoopNode {
     fn name(&self) -> &'static str {
         self.0
     }
 
-    async fn run(&self, _step: StepContext<'_>) -> Result<Update, Failure> {
-        Ok(Update::default())
+    async fn run(&self, _step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+        Ok(GraphUpdate::default())
     }
 }
 
-/// A node that has nothing to do unless the state says so.
-struct Idle(&'static str);
+/// A node that can be skipped unless the state has a channel of its name.
+struct IdleNode(&'static str);
 
 #[async_trait]
-impl Node for Idle {
+impl Node for IdleNode {
     fn name(&self) -> &'static str {
         self.0
     }
 
-    async fn run(&self, _step: StepContext<'_>) -> Result<Update, Failure> {
-        Ok(Update::default())
+    async fn run(&self, _step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+        Ok(GraphUpdate::default())
     }
 
-    fn is_idle(&self, channels: &Channels) -> bool {
+    fn can_skip(&self, channels: &Channels) -> bool {
         !channels.contains_key(self.0)
     }
 }
 
 #[test]
-fn a_node_with_nothing_to_do_is_passed_by_and_the_run_may_end_with_the_step_before() {
+fn a_node_that_can_be_skipped_costs_no_step_and_the_run_may_end_with_the_step_before() {
     let graph = Graph::new(Edge::To("first"))
-        .node(Arc::new(Idle("first")), Edge::To("work"))
-        .node(Arc::new(Named("work")), Edge::To("idle"))
-        .node(Arc::new(Idle("idle")), Edge::To("last"))
-        .node(Arc::new(Idle("last")), Edge::End);
+        .with_node(Arc::new(IdleNode("first")), Edge::To("work"))
+        .with_node(Arc::new(NoopNode("work")), Edge::To("idle"))
+        .with_node(Arc::new(IdleNode("idle")), Edge::To("last"))
+        .with_node(Arc::new(IdleNode("last")), Edge::End);
     let has = |key: &str| Channels::from_iter([(key.to_owned(), json!(1))]);
-    assert_eq!(graph.first(&Channels::new()).unwrap().as_deref(), Some("work"));
-    assert_eq!(graph.first(&has("first")).unwrap().as_deref(), Some("first"));
-    assert_eq!(graph.after("work", &Channels::new()), Ok(None));
-    assert_eq!(graph.after("work", &has("last")).unwrap().as_deref(), Some("last"));
-    let circle = Graph::new(Edge::To("idle")).node(Arc::new(Idle("idle")), Edge::To("idle"));
-    assert_eq!(circle.first(&Channels::new()), Ok(None));
+    assert_eq!(graph.first_node(&Channels::new()).unwrap().as_deref(), Some("work"));
+    assert_eq!(graph.first_node(&has("first")).unwrap().as_deref(), Some("first"));
+    assert_eq!(graph.next_node("work", &Channels::new()), Ok(None));
+    assert_eq!(graph.next_node("work", &has("last")).unwrap().as_deref(), Some("last"));
+    let cycle = Graph::new(Edge::To("idle")).with_node(Arc::new(IdleNode("idle")), Edge::To("idle"));
+    assert_eq!(cycle.first_node(&Channels::new()), Ok(None));
 }
 
+/// Returns a graph `work` → `ask`, which repeats `ask` while the channel `again` is set.
 fn graph() -> Graph {
     let again = |channels: &Channels| Ok(channels.contains_key("again").then_some("ask"));
     Graph::new(Edge::To("work"))
-        .node(Arc::new(Named("work")), Edge::To("ask"))
-        .node(Arc::new(Named("ask")), Edge::When(again))
+        .with_node(Arc::new(NoopNode("work")), Edge::To("ask"))
+        .with_node(Arc::new(NoopNode("ask")), Edge::Conditional(again))
 }
 
-fn at(next: Option<&str>, channels: Value, activities: &[&str]) -> Checkpoint {
+fn checkpoint_at(next: Option<&str>, channels: Value, activities: &[&str]) -> Checkpoint {
     let Value::Object(channels) = channels else { unreachable!("tests give an object") };
     Checkpoint {
         checkpoint_id: CheckpointId::generate(),
@@ -87,7 +89,7 @@ fn activity(name: &str) -> PendingActivity {
     PendingActivity { name: name.to_owned(), args: Value::Null }
 }
 
-fn asking() -> Update {
+fn interrupt_update() -> GraphUpdate {
     let payload = InterruptPayload {
         schema_version: 1,
         middleware_source: "Test".to_owned(),
@@ -95,148 +97,152 @@ fn asking() -> Update {
         review_configs: Vec::new(),
         workspace: None,
     };
-    Update { asks: vec![Ask { key: "it".to_owned(), payload }], ..Update::default() }
-}
-
-fn setting(key: &str, value: Value) -> Update {
-    Update { channels: Channels::from_iter([(key.to_owned(), value)]), ..Update::default() }
-}
-
-fn stop(update: Update) -> Input {
-    Input::Stop { update, status: RunStatus::Cancelled, why: "it was stopped".to_owned() }
-}
-
-/// Returns an effect as one word or two.
-fn told(effect: &Effect) -> String {
-    match effect {
-        Effect::Run { node, answers, entry } => {
-            let answered = if answers.is_empty() { "" } else { " with an answer" };
-            let again = if *entry == Entry::Recovered { " again" } else { "" };
-            format!("run {node}{answered}{again}")
-        }
-        Effect::Commit { ending: None, .. } => "commit".to_owned(),
-        Effect::Commit { ending: Some(ending), .. } => format!("commit, {}", ending.status.as_str()),
-        Effect::Perform(activity) => format!("perform {}", activity.name),
-        Effect::Rest(ending) => format!("rest, {}", ending.status.as_str()),
+    GraphUpdate {
+        interrupts: vec![InterruptRequest { key: "it".to_owned(), payload }],
+        ..GraphUpdate::default()
     }
 }
 
-/// Where nobody wants to look.
-static NOWHERE: Breakpoints = Breakpoints { before: Nodes::None, after: Nodes::None };
+fn channel_update(key: &str, value: Value) -> GraphUpdate {
+    GraphUpdate { channels: Channels::from_iter([(key.to_owned(), value)]), ..GraphUpdate::default() }
+}
 
-const fn steps(steps_max: u64) -> Bounds<'static> {
-    Bounds { steps_max, breakpoints: &NOWHERE }
+fn stop_input(update: GraphUpdate) -> TurnInput {
+    TurnInput::Stop { update, status: RunStatus::Cancelled, reason: "it was stopped".to_owned() }
+}
+
+/// Describes an effect in a few words.
+fn describe_effect(effect: &TurnEffect) -> String {
+    match effect {
+        TurnEffect::RunNode { node, answers, entry } => {
+            let with_answer = if answers.is_empty() { "" } else { " with an answer" };
+            let again = if *entry == StepEntry::Recovered { " again" } else { "" };
+            format!("run {node}{with_answer}{again}")
+        }
+        TurnEffect::Commit { ending: None, .. } => "commit".to_owned(),
+        TurnEffect::Commit { ending: Some(ending), .. } => format!("commit, {}", ending.status.as_str()),
+        TurnEffect::Perform(activity) => format!("perform {}", activity.name),
+        TurnEffect::Finish(ending) => format!("finish, {}", ending.status.as_str()),
+    }
+}
+
+/// The breakpoints of a client that sets none.
+static NO_BREAKPOINTS: Breakpoints = Breakpoints { before: NodeSet::None, after: NodeSet::None };
+
+const fn steps(steps_max: u64) -> TurnLimits<'static> {
+    TurnLimits { steps_max, breakpoints: &NO_BREAKPOINTS }
 }
 
 #[track_caller]
-fn check(checkpoint: &Checkpoint, inputs: Vec<Input>, expected: &[&str]) {
+fn check(checkpoint: &Checkpoint, inputs: Vec<TurnInput>, expected: &[&str]) {
     check_within(steps(10), checkpoint, inputs, expected);
 }
 
 #[track_caller]
-fn check_within(bounds: Bounds<'_>, checkpoint: &Checkpoint, inputs: Vec<Input>, expected: &[&str]) {
+fn check_within(limits: TurnLimits<'_>, checkpoint: &Checkpoint, inputs: Vec<TurnInput>, expected: &[&str]) {
     let graph = graph();
-    let (mut turn, effect) = Turn::begin(&graph, checkpoint, bounds, Entry::Fresh);
-    let mut effects = vec![told(&effect)];
-    effects.extend(inputs.into_iter().map(|input| told(&turn.advance(input))));
+    let (mut turn, effect) = TurnMachine::begin(&graph, checkpoint, limits, StepEntry::Fresh);
+    let mut effects = vec![describe_effect(&effect)];
+    effects.extend(inputs.into_iter().map(|input| describe_effect(&turn.advance(input))));
     assert_eq!(effects, expected);
 }
 
 #[test]
 fn a_turn_runs_its_nodes_and_commits_after_each() {
     check(
-        &at(Some("work"), json!({}), &[]),
+        &checkpoint_at(Some("work"), json!({}), &[]),
         vec![
-            Input::Ran(Ok(setting("worked", json!(1)))),
-            Input::Committed,
-            Input::Ran(Ok(setting("asked", json!(1)))),
-            Input::Committed,
+            TurnInput::Ran(Ok(channel_update("worked", json!(1)))),
+            TurnInput::Committed,
+            TurnInput::Ran(Ok(channel_update("asked", json!(1)))),
+            TurnInput::Committed,
         ],
-        &["run work", "commit", "run ask", "commit, success", "rest, success"],
+        &["run work", "commit", "run ask", "commit, success", "finish, success"],
     );
 }
 
 #[test]
 fn a_step_that_changes_nothing_needs_no_commit_unless_it_is_the_last() {
     check(
-        &at(Some("work"), json!({}), &[]),
-        vec![Input::Ran(Ok(Update::default())), Input::Ran(Ok(Update::default()))],
+        &checkpoint_at(Some("work"), json!({}), &[]),
+        vec![TurnInput::Ran(Ok(GraphUpdate::default())), TurnInput::Ran(Ok(GraphUpdate::default()))],
         &["run work", "run ask", "commit, success"],
     );
 }
 
 #[test]
-fn a_jump_goes_elsewhere_than_the_edge() {
-    let jump = Update { jump: Some("work"), ..Update::default() };
+fn a_jump_replaces_the_edge() {
+    let jump = GraphUpdate { jump: Some("work"), ..GraphUpdate::default() };
     check(
-        &at(Some("ask"), json!({}), &[]),
-        vec![Input::Ran(Ok(jump)), Input::Committed],
+        &checkpoint_at(Some("ask"), json!({}), &[]),
+        vec![TurnInput::Ran(Ok(jump)), TurnInput::Committed],
         &["run ask", "commit", "run work"],
     );
 }
 
 #[test]
-fn j2_after_a_crash_whatever_follows_a_node_that_only_looks_on_may_have_been_begun() {
-    struct LooksOn;
+fn j2_after_a_crash_the_node_after_one_without_effects_may_have_been_started() {
+    struct ObservingNode;
 
     #[async_trait]
-    impl Node for LooksOn {
+    impl Node for ObservingNode {
         fn name(&self) -> &'static str {
             "look"
         }
 
-        async fn run(&self, _step: StepContext<'_>) -> Result<Update, Failure> {
-            Ok(Update::default())
+        async fn run(&self, _step: StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
+            Ok(GraphUpdate::default())
         }
 
-        fn acts(&self) -> bool {
+        fn has_effects(&self) -> bool {
             false
         }
     }
 
     let graph = Graph::new(Edge::To("look"))
-        .node(Arc::new(LooksOn), Edge::To("work"))
-        .node(Arc::new(Named("work")), Edge::To("ask"))
-        .node(Arc::new(Named("ask")), Edge::End);
-    let look = at(Some("look"), json!({}), &[]);
-    let run = |turn: &mut Turn<'_>, inputs: Vec<Input>| -> Vec<String> {
-        inputs.into_iter().map(|input| told(&turn.advance(input))).collect()
+        .with_node(Arc::new(ObservingNode), Edge::To("work"))
+        .with_node(Arc::new(NoopNode("work")), Edge::To("ask"))
+        .with_node(Arc::new(NoopNode("ask")), Edge::End);
+    let first_checkpoint = checkpoint_at(Some("look"), json!({}), &[]);
+    let run = |turn: &mut TurnMachine<'_>, inputs: Vec<TurnInput>| -> Vec<String> {
+        inputs.into_iter().map(|input| describe_effect(&turn.advance(input))).collect()
     };
-    // It passes without a trace, or leaves one.
-    let (mut turn, _) = Turn::begin(&graph, &look, steps(10), Entry::Recovered);
-    let passed = run(&mut turn, vec![Input::Ran(Ok(Update::default()))]);
-    assert_eq!(passed, ["run work again"]);
-    let (mut turn, _) = Turn::begin(&graph, &look, steps(10), Entry::Recovered);
-    let left = run(&mut turn, vec![Input::Ran(Ok(setting("x", json!(1)))), Input::Committed]);
-    assert_eq!(left, ["commit", "run work again"]);
-    // It asks, and another process goes on with the answer.
-    let (mut turn, _) = Turn::begin(&graph, &look, steps(10), Entry::Recovered);
-    assert_eq!(run(&mut turn, vec![Input::Ran(Ok(asking()))]), ["commit, interrupted"]);
-    let asked = asked_channel("look").get(&turn.channels).unwrap().unwrap();
-    assert_eq!((asked.step, asked.entry), (1, Entry::Recovered));
-    let answered = at(Some("look"), json!({"_recovered": true}), &[]);
-    let (mut turn, effect) = Turn::begin(&graph, &answered, steps(10), Entry::Fresh);
-    assert_eq!(told(&effect), "run look again");
-    let done = run(
+    // The observing node changes nothing, or something.
+    let (mut turn, _) = TurnMachine::begin(&graph, &first_checkpoint, steps(10), StepEntry::Recovered);
+    let effects = run(&mut turn, vec![TurnInput::Ran(Ok(GraphUpdate::default()))]);
+    assert_eq!(effects, ["run work again"]);
+    let (mut turn, _) = TurnMachine::begin(&graph, &first_checkpoint, steps(10), StepEntry::Recovered);
+    let effects =
+        run(&mut turn, vec![TurnInput::Ran(Ok(channel_update("x", json!(1)))), TurnInput::Committed]);
+    assert_eq!(effects, ["commit", "run work again"]);
+    // The observing node asks, and another process continues with the answer.
+    let (mut turn, _) = TurnMachine::begin(&graph, &first_checkpoint, steps(10), StepEntry::Recovered);
+    assert_eq!(run(&mut turn, vec![TurnInput::Ran(Ok(interrupt_update()))]), ["commit, interrupted"]);
+    let questions = pending_questions_channel("look").get(&turn.channels).unwrap().unwrap();
+    assert_eq!((questions.step, questions.entry), (1, StepEntry::Recovered));
+    let answered = checkpoint_at(Some("look"), json!({"_recovered": true}), &[]);
+    let (mut turn, effect) = TurnMachine::begin(&graph, &answered, steps(10), StepEntry::Fresh);
+    assert_eq!(describe_effect(&effect), "run look again");
+    let effects = run(
         &mut turn,
         vec![
-            Input::Ran(Ok(setting("answered", json!(1)))),
-            Input::Committed,
-            Input::Ran(Ok(setting("x", json!(1)))),
-            Input::Committed,
+            TurnInput::Ran(Ok(channel_update("answered", json!(1)))),
+            TurnInput::Committed,
+            TurnInput::Ran(Ok(channel_update("x", json!(1)))),
+            TurnInput::Committed,
         ],
     );
-    assert_eq!(done, ["commit", "run work again", "commit", "run ask"]);
+    assert_eq!(effects, ["commit", "run work again", "commit", "run ask"]);
 }
 
 #[test]
-fn a_conditional_edge_reads_the_state_the_step_left() {
+fn a_conditional_edge_reads_the_state_after_the_step() {
     check(
-        &at(Some("ask"), json!({}), &[]),
+        &checkpoint_at(Some("ask"), json!({}), &[]),
         vec![
-            Input::Ran(Ok(setting("again", json!(true)))),
-            Input::Committed,
-            Input::Ran(Ok(setting("again", Value::Null))),
+            TurnInput::Ran(Ok(channel_update("again", json!(true)))),
+            TurnInput::Committed,
+            TurnInput::Ran(Ok(channel_update("again", Value::Null))),
         ],
         &["run ask", "commit", "run ask", "commit, success"],
     );
@@ -245,38 +251,39 @@ fn a_conditional_edge_reads_the_state_the_step_left() {
 #[test]
 fn an_interrupt_ends_the_run_in_the_transaction_that_stores_it() {
     check(
-        &at(Some("ask"), json!({}), &[]),
-        vec![Input::Ran(Ok(asking())), Input::Committed],
-        &["run ask", "commit, interrupted", "rest, interrupted"],
+        &checkpoint_at(Some("ask"), json!({}), &[]),
+        vec![TurnInput::Ran(Ok(interrupt_update())), TurnInput::Committed],
+        &["run ask", "commit, interrupted", "finish, interrupted"],
     );
 }
 
 #[test]
 fn the_answer_reaches_the_node_that_asked_and_no_other() {
-    let answered = at(
+    let answered = checkpoint_at(
         Some("ask"),
         json!({"_answers": [{"key": "it", "decisions": {"decisions": [{"type": "approve"}]}}]}),
         &[],
     );
     check(
         &answered,
-        vec![Input::Ran(Ok(setting("again", json!(true)))), Input::Committed],
+        vec![TurnInput::Ran(Ok(channel_update("again", json!(true)))), TurnInput::Committed],
         &["run ask with an answer", "commit", "run ask"],
     );
 }
 
 #[test]
-fn activities_are_performed_after_the_commit_in_order_each_confirmed_by_one() {
-    let two = Update { activities: vec![activity("first"), activity("second")], ..Update::default() };
+fn activities_are_performed_after_the_commit_in_order_and_each_is_confirmed_by_a_commit() {
+    let two =
+        GraphUpdate { activities: vec![activity("first"), activity("second")], ..GraphUpdate::default() };
     check(
-        &at(Some("ask"), json!({}), &[]),
+        &checkpoint_at(Some("ask"), json!({}), &[]),
         vec![
-            Input::Ran(Ok(two)),
-            Input::Committed,
-            Input::Performed(Ok(Update::default())),
-            Input::Committed,
-            Input::Performed(Ok(Update::default())),
-            Input::Committed,
+            TurnInput::Ran(Ok(two)),
+            TurnInput::Committed,
+            TurnInput::Performed(Ok(GraphUpdate::default())),
+            TurnInput::Committed,
+            TurnInput::Performed(Ok(GraphUpdate::default())),
+            TurnInput::Committed,
         ],
         &[
             "run ask",
@@ -285,7 +292,7 @@ fn activities_are_performed_after_the_commit_in_order_each_confirmed_by_one() {
             "commit",
             "perform second",
             "commit, success",
-            "rest, success",
+            "finish, success",
         ],
     );
 }
@@ -293,154 +300,173 @@ fn activities_are_performed_after_the_commit_in_order_each_confirmed_by_one() {
 #[test]
 fn m2_a_checkpoint_with_activities_performs_them_before_anything_else() {
     check(
-        &at(None, json!({}), &["left_over"]),
-        vec![Input::Performed(Ok(Update::default())), Input::Committed],
-        &["perform left_over", "commit, success", "rest, success"],
+        &checkpoint_at(None, json!({}), &["left_over"]),
+        vec![TurnInput::Performed(Ok(GraphUpdate::default())), TurnInput::Committed],
+        &["perform left_over", "commit, success", "finish, success"],
     );
 }
 
 #[test]
 fn a_failed_activity_stays_in_the_checkpoint_to_be_repeated() {
     let graph = graph();
-    let (mut turn, _) = Turn::begin(&graph, &at(None, json!({}), &["left_over"]), steps(10), Entry::Fresh);
-    let effect = turn.advance(Input::Performed(Err(Failure::new(FailureKind::Store, "no"))));
-    assert_eq!(told(&effect), "commit, error");
+    let (mut turn, _) = TurnMachine::begin(
+        &graph,
+        &checkpoint_at(None, json!({}), &["left_over"]),
+        steps(10),
+        StepEntry::Fresh,
+    );
+    let effect = turn.advance(TurnInput::Performed(Err(StepFailure::new(FailureKind::Store, "no"))));
+    assert_eq!(describe_effect(&effect), "commit, error");
     assert_eq!(turn.activities.len(), 1);
 }
 
 #[test]
-fn a_failed_step_keeps_what_it_had_and_its_node_runs_again_on_resume() {
+fn a_failed_step_keeps_its_partial_update_and_its_node_runs_again_on_resume() {
     let graph = graph();
-    let (mut turn, _) = Turn::begin(&graph, &at(Some("work"), json!({}), &[]), steps(10), Entry::Fresh);
-    let failure = Failure::new(FailureKind::Model, "down").keeping(setting("kept", json!(1)));
-    let effect = turn.advance(Input::Ran(Err(failure)));
-    assert_eq!(told(&effect), "commit, error");
+    let (mut turn, _) =
+        TurnMachine::begin(&graph, &checkpoint_at(Some("work"), json!({}), &[]), steps(10), StepEntry::Fresh);
+    let failure = StepFailure::new(FailureKind::Model, "down").with_partial(channel_update("kept", json!(1)));
+    let effect = turn.advance(TurnInput::Ran(Err(failure)));
+    assert_eq!(describe_effect(&effect), "commit, error");
     assert_eq!((turn.next.as_deref(), turn.channels.get("kept")), (Some("work"), Some(&json!(1))));
 }
 
 #[test]
-fn a_stop_keeps_what_the_node_returned_and_begins_nothing_more() {
+fn a_stop_keeps_the_nodes_update_and_starts_nothing_more() {
     check(
-        &at(Some("work"), json!({}), &[]),
-        vec![stop(Update::default()), Input::Committed],
-        &["run work", "commit, cancelled", "rest, cancelled"],
+        &checkpoint_at(Some("work"), json!({}), &[]),
+        vec![stop_input(GraphUpdate::default()), TurnInput::Committed],
+        &["run work", "commit, cancelled", "finish, cancelled"],
     );
     check(
-        &at(Some("work"), json!({}), &[]),
-        vec![Input::Ran(Ok(setting("x", json!(1)))), stop(Update::default()), Input::Committed],
-        &["run work", "commit", "commit, cancelled", "rest, cancelled"],
-    );
-}
-
-#[test]
-fn a_stop_does_not_undo_what_was_decided() {
-    let one = Update { activities: vec![activity("accept")], ..Update::default() };
-    check(
-        &at(Some("ask"), json!({}), &[]),
+        &checkpoint_at(Some("work"), json!({}), &[]),
         vec![
-            Input::Ran(Ok(one)),
-            stop(Update::default()),
-            Input::Performed(Ok(Update::default())),
-            Input::Committed,
+            TurnInput::Ran(Ok(channel_update("x", json!(1)))),
+            stop_input(GraphUpdate::default()),
+            TurnInput::Committed,
         ],
-        &["run ask", "commit", "perform accept", "commit, success", "rest, success"],
+        &["run work", "commit", "commit, cancelled", "finish, cancelled"],
     );
 }
 
 #[test]
-fn the_limit_of_steps_ends_the_run_with_its_reason() {
+fn a_stop_does_not_cancel_pending_activities() {
+    let one = GraphUpdate { activities: vec![activity("accept")], ..GraphUpdate::default() };
+    check(
+        &checkpoint_at(Some("ask"), json!({}), &[]),
+        vec![
+            TurnInput::Ran(Ok(one)),
+            stop_input(GraphUpdate::default()),
+            TurnInput::Performed(Ok(GraphUpdate::default())),
+            TurnInput::Committed,
+        ],
+        &["run ask", "commit", "perform accept", "commit, success", "finish, success"],
+    );
+}
+
+#[test]
+fn the_limit_of_steps_ends_the_run_as_timeout() {
     let graph = graph();
-    let (mut turn, _) =
-        Turn::begin(&graph, &at(Some("ask"), json!({"again": true}), &[]), steps(1), Entry::Fresh);
-    let effect = turn.advance(Input::Ran(Ok(Update::default())));
-    assert_eq!(told(&effect), "commit, timeout");
+    let (mut turn, _) = TurnMachine::begin(
+        &graph,
+        &checkpoint_at(Some("ask"), json!({"again": true}), &[]),
+        steps(1),
+        StepEntry::Fresh,
+    );
+    let effect = turn.advance(TurnInput::Ran(Ok(GraphUpdate::default())));
+    assert_eq!(describe_effect(&effect), "commit, timeout");
 }
 
-fn these(names: &[&str]) -> Nodes {
-    Nodes::These(names.iter().map(|name| (*name).to_owned()).collect())
+fn named_nodes(names: &[&str]) -> NodeSet {
+    NodeSet::Named(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
 #[test]
-fn a_run_stops_before_a_node_its_client_wants_to_look_at() {
-    let breakpoints = Breakpoints { before: these(&["ask"]), after: Nodes::None };
-    let bounds = Bounds { steps_max: 10, breakpoints: &breakpoints };
-    let worked = || Input::Ran(Ok(setting("worked", json!(1))));
+fn a_run_stops_at_a_breakpoint_before_a_node() {
+    let breakpoints = Breakpoints { before: named_nodes(&["ask"]), after: NodeSet::None };
+    let limits = TurnLimits { steps_max: 10, breakpoints: &breakpoints };
+    let worked = || TurnInput::Ran(Ok(channel_update("worked", json!(1))));
     check_within(
-        bounds,
-        &at(Some("work"), json!({}), &[]),
-        vec![worked(), Input::Committed],
-        &["run work", "commit, interrupted", "rest, interrupted"],
+        limits,
+        &checkpoint_at(Some("work"), json!({}), &[]),
+        vec![worked(), TurnInput::Committed],
+        &["run work", "commit, interrupted", "finish, interrupted"],
     );
-    // The step before changed nothing, or there is none.
-    let nothing = Input::Ran(Ok(Update::default()));
+    // The step before changed nothing, or there is no step before.
+    let no_change = TurnInput::Ran(Ok(GraphUpdate::default()));
     check_within(
-        bounds,
-        &at(Some("work"), json!({}), &[]),
-        vec![nothing],
+        limits,
+        &checkpoint_at(Some("work"), json!({}), &[]),
+        vec![no_change],
         &["run work", "commit, interrupted"],
     );
-    check_within(bounds, &at(Some("ask"), json!({}), &[]), vec![], &["commit, interrupted"]);
+    check_within(limits, &checkpoint_at(Some("ask"), json!({}), &[]), vec![], &["commit, interrupted"]);
 }
 
 #[test]
-fn a_run_that_goes_on_where_it_stopped_does_not_stop_there_again() {
-    let breakpoints = Breakpoints { before: Nodes::All, after: Nodes::None };
-    let bounds = Bounds { steps_max: 10, breakpoints: &breakpoints };
-    let again = || Input::Ran(Ok(setting("again", json!(true))));
+fn a_run_that_resumes_at_a_breakpoint_does_not_stop_there_again() {
+    let breakpoints = Breakpoints { before: NodeSet::All, after: NodeSet::None };
+    let limits = TurnLimits { steps_max: 10, breakpoints: &breakpoints };
+    let again = || TurnInput::Ran(Ok(channel_update("again", json!(true))));
     for channels in [
         json!({"_goes_on": true}),
         json!({"_answers": [{"key": "it", "decisions": {"decisions": [{"type": "approve"}]}}]}),
     ] {
         let graph = graph();
-        let (mut turn, effect) = Turn::begin(&graph, &at(Some("ask"), channels, &[]), bounds, Entry::Fresh);
-        assert!(told(&effect).starts_with("run ask"));
-        assert_eq!(told(&turn.advance(again())), "commit, interrupted", "the next round stops");
+        let (mut turn, effect) =
+            TurnMachine::begin(&graph, &checkpoint_at(Some("ask"), channels, &[]), limits, StepEntry::Fresh);
+        assert!(describe_effect(&effect).starts_with("run ask"));
+        assert_eq!(describe_effect(&turn.advance(again())), "commit, interrupted", "the next round stops");
         assert_eq!(turn.channels, Channels::from_iter([("again".to_owned(), json!(true))]));
     }
 }
 
 #[test]
 fn a_run_stops_after_a_node_unless_nothing_follows() {
-    let breakpoints = Breakpoints { before: Nodes::None, after: Nodes::All };
-    let bounds = Bounds { steps_max: 10, breakpoints: &breakpoints };
+    let breakpoints = Breakpoints { before: NodeSet::None, after: NodeSet::All };
+    let limits = TurnLimits { steps_max: 10, breakpoints: &breakpoints };
     check_within(
-        bounds,
-        &at(Some("work"), json!({}), &[]),
-        vec![Input::Ran(Ok(setting("x", json!(1))))],
+        limits,
+        &checkpoint_at(Some("work"), json!({}), &[]),
+        vec![TurnInput::Ran(Ok(channel_update("x", json!(1))))],
         &["run work", "commit, interrupted"],
     );
     check_within(
-        bounds,
-        &at(Some("ask"), json!({}), &[]),
-        vec![Input::Ran(Ok(setting("x", json!(1))))],
+        limits,
+        &checkpoint_at(Some("ask"), json!({}), &[]),
+        vec![TurnInput::Ran(Ok(channel_update("x", json!(1))))],
         &["run ask", "commit, success"],
     );
 }
 
 #[test]
 fn m2_activities_are_performed_before_a_run_stops_at_a_breakpoint() {
-    let breakpoints = Breakpoints { before: Nodes::None, after: these(&["work"]) };
-    let bounds = Bounds { steps_max: 10, breakpoints: &breakpoints };
-    let one = Update { activities: vec![activity("accept")], ..Update::default() };
+    let breakpoints = Breakpoints { before: NodeSet::None, after: named_nodes(&["work"]) };
+    let limits = TurnLimits { steps_max: 10, breakpoints: &breakpoints };
+    let one = GraphUpdate { activities: vec![activity("accept")], ..GraphUpdate::default() };
     check_within(
-        bounds,
-        &at(Some("work"), json!({}), &[]),
-        vec![Input::Ran(Ok(one)), Input::Committed, Input::Performed(Ok(Update::default()))],
+        limits,
+        &checkpoint_at(Some("work"), json!({}), &[]),
+        vec![TurnInput::Ran(Ok(one)), TurnInput::Committed, TurnInput::Performed(Ok(GraphUpdate::default()))],
         &["run work", "commit", "perform accept", "commit, interrupted"],
     );
 }
 
 #[test]
-fn an_answer_to_nothing_is_an_internal_failure_not_a_panic() {
-    check(&at(Some("work"), json!({}), &[]), vec![Input::Committed], &["run work", "commit, error"]);
+fn an_input_that_does_not_fit_the_effect_is_an_internal_failure_not_a_panic() {
+    check(
+        &checkpoint_at(Some("work"), json!({}), &[]),
+        vec![TurnInput::Committed],
+        &["run work", "commit, error"],
+    );
 }
 
 #[test]
-fn what_a_person_answered_fails_the_run_when_it_cannot_be_read_and_never_counts_as_no_answer() {
+fn unreadable_answers_fail_the_run_and_never_count_as_no_answer() {
     let graph = graph();
-    let unreadable = at(Some("ask"), json!({"_answers": "approve", "kept": 1}), &[]);
-    let (turn, effect) = Turn::begin(&graph, &unreadable, steps(10), Entry::Fresh);
-    let Effect::Commit { ending: Some(ending), .. } = &effect else { panic!("{effect:?}") };
+    let unreadable = checkpoint_at(Some("ask"), json!({"_answers": "approve", "kept": 1}), &[]);
+    let (turn, effect) = TurnMachine::begin(&graph, &unreadable, steps(10), StepEntry::Fresh);
+    let TurnEffect::Commit { ending: Some(ending), .. } = &effect else { panic!("{effect:?}") };
     let RunFailure { kind, message, hint } = ending.failure.clone().unwrap();
     assert_eq!((ending.status, kind), (RunStatus::Error, FailureKind::Store));
     assert!(message.contains("`_answers`") && hint.is_some(), "{message}");
@@ -449,15 +475,15 @@ fn what_a_person_answered_fails_the_run_when_it_cannot_be_read_and_never_counts_
 }
 
 #[test]
-fn an_edge_over_a_state_that_cannot_be_read_fails_the_run_and_keeps_the_step() {
+fn an_edge_with_an_unreadable_state_fails_the_run_and_keeps_the_step() {
     const AGAIN: Channel<bool> = Channel::new("again");
     let again = |channels: &Channels| Ok(AGAIN.get(channels)?.and(Some("ask")));
-    let graph = Graph::new(Edge::To("ask")).node(Arc::new(Named("ask")), Edge::When(again));
-    let begun = at(Some("ask"), json!({"again": "perhaps"}), &[]);
-    let (mut turn, _) = Turn::begin(&graph, &begun, steps(10), Entry::Fresh);
-    let effect = turn.advance(Input::Ran(Ok(setting("x", json!(1)))));
-    assert_eq!(told(&effect), "commit, error");
-    let Effect::Commit { update, .. } = effect else { panic!("it commits") };
+    let graph = Graph::new(Edge::To("ask")).with_node(Arc::new(NoopNode("ask")), Edge::Conditional(again));
+    let checkpoint = checkpoint_at(Some("ask"), json!({"again": "perhaps"}), &[]);
+    let (mut turn, _) = TurnMachine::begin(&graph, &checkpoint, steps(10), StepEntry::Fresh);
+    let effect = turn.advance(TurnInput::Ran(Ok(channel_update("x", json!(1)))));
+    assert_eq!(describe_effect(&effect), "commit, error");
+    let TurnEffect::Commit { update, .. } = effect else { panic!("it commits") };
     assert_eq!(update.channels["x"], json!(1));
     assert_eq!(turn.channels, Channels::from_iter([("x".to_owned(), json!(1))]));
 }

@@ -1,16 +1,17 @@
-//! The runtime as a library: graphs of its own nodes over a real journal, with a scripted model at the wire.
+//! Tests of the runtime as a library: its own nodes in a graph, a real journal in memory, and a scripted model
+//! server.
 
 #[cfg(test)]
-mod going_on;
+mod harness;
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
 mod immediate;
 #[cfg(test)]
-mod questions;
+mod interrupts;
+#[cfg(test)]
+mod resume;
 #[cfg(test)]
 mod stop;
 #[cfg(test)]
 mod tools;
-#[cfg(test)]
-mod world;

@@ -1,4 +1,4 @@
-//! Stopping from another process, limits, and leases.
+//! Tests of stop requests from other processes, limits, and leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,230 +8,249 @@ use jiff::{SignedDuration, Timestamp};
 use journal::{EventQuery, Transaction, Write};
 use protocol::{Checkpoint, EventType, Message, RunStatus};
 use runtime::{
-    Admitted, Breakpoints, Entry, Frame, Frames, Item, Lease, Limits, Nodes, Repeat, Start, Subscription,
-    TOOLS_NODE, ToolContext, ToolOutput,
+    AdmittedRun, Breakpoints, DriverLimits, Frame, FrameSender, FrameSubscription, LeaseHolder, NodeSet,
+    RepeatSafety, RunStart, StepEntry, SubscriptionItem, TOOLS_NODE, ToolContext, ToolOutput,
 };
 use serde_json::{Value, json};
-use test_model::{Place, Reply, Script};
+use test_model::{GatePosition, Script, ScriptedReply};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Counting, OWNER, World, tool};
+use crate::harness::{CountingTool, OWNER, RuntimeHarness, counting_tool};
 
 #[tokio::test]
 async fn j4_a_run_is_stopped_by_an_event_that_another_process_writes() {
-    let reply = Reply::pieces(["Half ", "an answer"]).gated("never", Place::Start);
-    let world = World::new(Script::new([reply]), vec![], vec![]).await;
-    let point = world.admit("Go.").await;
-    let run = world.drive(&point, Entry::Fresh);
+    let reply = ScriptedReply::from_pieces(["Half ", "an answer"]).with_gate("never", GatePosition::Start);
+    let harness = RuntimeHarness::new(Script::new([reply]), vec![], vec![]).await;
+    let checkpoint = harness.admit_message("Go.").await;
+    let run = harness.drive(&checkpoint, StepEntry::Fresh);
     let stop = async {
-        let status = runtime::request_stop(&*world.store, point.run_id, Timestamp::now()).await.unwrap();
+        let status =
+            runtime::request_stop(&*harness.store, checkpoint.run_id, Timestamp::now()).await.unwrap();
         assert_eq!(status, RunStatus::Running);
-        // Asking again changes nothing.
-        runtime::request_stop(&*world.store, point.run_id, Timestamp::now()).await.unwrap();
+        // A repeated request changes nothing.
+        runtime::request_stop(&*harness.store, checkpoint.run_id, Timestamp::now()).await.unwrap();
     };
     let (end, ()) = tokio::join!(run, stop);
     assert_eq!(end.status, RunStatus::Cancelled);
-    let events = world.store.events(world.thread_id, EventQuery::after(0, 100)).await.unwrap();
+    let events = harness.store.events(harness.thread_id, EventQuery::after(0, 100)).await.unwrap();
     let stops = events.iter().filter(|event| event.kind() == Some(EventType::RunStopRequested)).count();
     assert_eq!(stops, 1);
-    let late = runtime::request_stop(&*world.store, point.run_id, Timestamp::now()).await.unwrap();
+    let late = runtime::request_stop(&*harness.store, checkpoint.run_id, Timestamp::now()).await.unwrap();
     assert_eq!(late, RunStatus::Cancelled, "a run that has ended stays as it is");
 }
 
 #[tokio::test]
-async fn a_run_whose_time_is_up_keeps_what_had_arrived() {
-    let reply = Reply::pieces(["Half ", "an answer"]).gated("never", Place::End);
-    let mut world = World::new(Script::new([reply]), vec![], vec![]).await;
-    world.driver.limits = Limits { time_max: Some(Duration::from_millis(400)), ..Limits::default() };
-    let end = world.say("Go.").await;
+async fn a_run_that_exceeds_its_time_keeps_the_text_that_had_arrived() {
+    let reply = ScriptedReply::from_pieces(["Half ", "an answer"]).with_gate("never", GatePosition::End);
+    let mut harness = RuntimeHarness::new(Script::new([reply]), vec![], vec![]).await;
+    harness.driver.limits =
+        DriverLimits { time_max: Some(Duration::from_millis(400)), ..DriverLimits::default() };
+    let end = harness.send_message("Go.").await;
     assert_eq!(end.status, RunStatus::Timeout);
-    assert_eq!(world.said().await, ["U: Go.", "A: Half an answer"]);
+    assert_eq!(harness.message_lines().await, ["U: Go.", "A: Half an answer"]);
 }
 
 #[tokio::test]
-async fn j3_a_run_that_was_taken_over_writes_nothing_more() {
-    let reply = Reply::pieces(["Half ", "an answer"]).gated("later", Place::End);
-    let world = World::new(Script::new([reply]), vec![], vec![]).await;
-    let point = world.admit("Go.").await;
-    let (frames, mut stream) = Frames::channel();
+async fn j3_a_process_that_lost_its_run_writes_nothing_more() {
+    let reply = ScriptedReply::from_pieces(["Half ", "an answer"]).with_gate("later", GatePosition::End);
+    let harness = RuntimeHarness::new(Script::new([reply]), vec![], vec![]).await;
+    let checkpoint = harness.admit_message("Go.").await;
+    let (frames, mut stream) = FrameSender::channel();
     let cancel = CancellationToken::new();
-    let run = world.driver.drive(Admitted::at(point.clone(), Entry::Fresh), &frames, &cancel);
+    let run = harness.driver.drive(AdmittedRun::new(checkpoint.clone(), StepEntry::Fresh), &frames, &cancel);
     let take_over = async {
-        while let Some(Item::Frame(_, frame)) = stream.next().await {
+        while let Some(SubscriptionItem::Frame(_, frame)) = stream.next().await {
             if matches!(&*frame, Frame::Text { .. }) {
                 break;
             }
         }
         let now = Timestamp::now() + SignedDuration::from_mins(5);
         let lease_until = now + SignedDuration::from_mins(1);
-        let (run_id, owner) = (point.run_id, "another".to_owned());
+        let (run_id, owner) = (checkpoint.run_id, "another".to_owned());
         let reclaim = Write::ReclaimRun { run_id, owner, now, lease_until };
-        world.store.commit(Transaction { fence: None, writes: vec![reclaim] }).await.unwrap();
-        world.server.open("later");
+        harness.store.commit(Transaction { fence: None, writes: vec![reclaim] }).await.unwrap();
+        harness.server.open_gate("later");
     };
     let (end, ()) = tokio::join!(run, take_over);
     let error = end.unwrap_err();
     assert!(matches!(error, runtime::Error::Journal(journal::Error::Fenced { .. })), "{error:?}");
-    assert_eq!(world.said().await, ["U: Go."]);
+    assert_eq!(harness.message_lines().await, ["U: Go."]);
 }
 
 #[tokio::test]
 async fn j4_a_run_of_many_short_steps_is_stopped_too() {
-    let (look, _) = tool("look", Repeat::Safe);
-    let script = Script::new([Reply::call("c", "look", json!({})).repeated()]);
-    let mut world = World::new(script, vec![look], vec![]).await;
-    world.driver.limits = Limits { steps_max: 1_000_000, ..Limits::default() };
-    let point = world.admit("Go.").await;
-    runtime::request_stop(&*world.store, point.run_id, Timestamp::now()).await.unwrap();
-    assert_eq!(world.drive(&point, Entry::Fresh).await.status, RunStatus::Cancelled);
+    let (look, _) = counting_tool("look", RepeatSafety::Safe);
+    let script = Script::new([ScriptedReply::call("c", "look", json!({})).with_repeat()]);
+    let mut harness = RuntimeHarness::new(script, vec![look], vec![]).await;
+    harness.driver.limits = DriverLimits { steps_max: 1_000_000, ..DriverLimits::default() };
+    let checkpoint = harness.admit_message("Go.").await;
+    runtime::request_stop(&*harness.store, checkpoint.run_id, Timestamp::now()).await.unwrap();
+    assert_eq!(harness.drive(&checkpoint, StepEntry::Fresh).await.status, RunStatus::Cancelled);
 }
 
-/// Returns the run as another process takes it over.
-async fn taken_over(world: &World, point: &Checkpoint) -> Admitted {
-    let run = world.store.run(point.run_id).await.unwrap().unwrap();
+/// Takes the run over as another process would.
+async fn take_over(harness: &RuntimeHarness, checkpoint: &Checkpoint) -> AdmittedRun {
+    let run = harness.store.run(checkpoint.run_id).await.unwrap().unwrap();
     let now = Timestamp::now() + SignedDuration::from_mins(5);
-    runtime::reclaim(&*world.store, &run, &OWNER.into(), runtime::Taken::Ended(now)).await.unwrap()
+    runtime::take_over_run(&*harness.store, &run, &OWNER.into(), runtime::TakeoverReason::LeaseExpired(now))
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
-async fn j4_a_stop_that_was_asked_of_a_process_that_is_gone_holds() {
-    let world = World::new(Script::new([Reply::text("Not said.").repeated()]), vec![], vec![]).await;
-    let point = world.admit("Go.").await;
-    runtime::request_stop(&*world.store, point.run_id, Timestamp::now()).await.unwrap();
-    let admitted = taken_over(&world, &point).await;
-    let end = world.driver.drive(admitted, &Frames::default(), &CancellationToken::new()).await.unwrap();
-    assert_eq!((end.status, world.server.calls()), (RunStatus::Cancelled, 0));
-    assert_eq!(world.said().await, ["U: Go."]);
+async fn j4_a_stop_request_still_holds_after_a_takeover() {
+    let harness =
+        RuntimeHarness::new(Script::new([ScriptedReply::text("Not said.").with_repeat()]), vec![], vec![])
+            .await;
+    let checkpoint = harness.admit_message("Go.").await;
+    runtime::request_stop(&*harness.store, checkpoint.run_id, Timestamp::now()).await.unwrap();
+    let admitted = take_over(&harness, &checkpoint).await;
+    let end =
+        harness.driver.drive(admitted, &FrameSender::default(), &CancellationToken::new()).await.unwrap();
+    assert_eq!((end.status, harness.server.call_count()), (RunStatus::Cancelled, 0));
+    assert_eq!(harness.message_lines().await, ["U: Go."]);
 }
 
 #[tokio::test]
-async fn b3_an_answer_that_is_begun_again_is_another_message_than_the_one_that_was_cut_off() {
-    let half = Reply::pieces(["Half ", "an answer"]).gated("never", Place::End);
-    let world = World::new(Script::new([half, Reply::text("Whole.")]), vec![], vec![]).await;
-    let point = world.admit("Go.").await;
-    let (frames, mut stream) = Frames::channel();
+async fn b3_an_answer_that_is_repeated_after_a_takeover_has_another_message_id() {
+    let half = ScriptedReply::from_pieces(["Half ", "an answer"]).with_gate("never", GatePosition::End);
+    let harness =
+        RuntimeHarness::new(Script::new([half, ScriptedReply::text("Whole.")]), vec![], vec![]).await;
+    let checkpoint = harness.admit_message("Go.").await;
+    let (frames, mut stream) = FrameSender::channel();
     let cancel = CancellationToken::new();
-    let mut told = Vec::new();
+    let mut streamed_ids = Vec::new();
     tokio::select! {
-        end = world.driver.drive(Admitted::at(point.clone(), Entry::Fresh), &frames, &cancel) => panic!("{end:?}"),
-        id = said_under(&mut stream) => told.push(id),
+        end = harness.driver.drive(AdmittedRun::new(checkpoint.clone(), StepEntry::Fresh), &frames, &cancel) => panic!("{end:?}"),
+        id = streamed_message_id(&mut stream) => streamed_ids.push(id),
     }
-    let admitted = taken_over(&world, &point).await;
-    let (end, id) = tokio::join!(world.driver.drive(admitted, &frames, &cancel), async {
+    let admitted = take_over(&harness, &checkpoint).await;
+    let (end, id) = tokio::join!(harness.driver.drive(admitted, &frames, &cancel), async {
         loop {
-            let id = said_under(&mut stream).await;
-            if id != told[0] {
+            let id = streamed_message_id(&mut stream).await;
+            if id != streamed_ids[0] {
                 break id;
             }
         }
     });
     assert_eq!(end.unwrap().status, RunStatus::Success);
-    let stored = world.events().await.iter().rev().find_map(protocol::Event::message).unwrap();
+    let stored = harness.events().await.iter().rev().find_map(protocol::Event::message).unwrap();
     let Message::Ai(answer) = stored else { panic!("{stored:?}") };
     assert_eq!(answer.id, Some(id));
 }
 
-/// Returns the id under which text is told next.
-async fn said_under(stream: &mut Subscription) -> String {
+/// Returns the message id of the next text frame.
+async fn streamed_message_id(stream: &mut FrameSubscription) -> String {
     while let Some(item) = stream.next().await {
-        if let Item::Frame(_, frame) = item
+        if let SubscriptionItem::Frame(_, frame) = item
             && let Frame::Text { message_id, .. } = &*frame
         {
             return message_id.clone();
         }
     }
-    panic!("nothing more is told")
+    panic!("the stream ended without another text")
 }
 
 #[tokio::test]
-async fn j4_a_call_that_may_have_been_made_is_not_made_again_by_who_goes_on_behind_a_stop() {
-    let (look, looks) = tool("look", Repeat::Never);
-    let script = Script::new([Reply::call("c1", "look", json!({})), Reply::text("Done.").repeated()]);
-    let mut world = World::new(script, vec![look], vec![]).await;
-    let before = Nodes::These([TOOLS_NODE.to_owned()].into());
-    world.driver.breakpoints = Breakpoints { before, ..Breakpoints::default() };
-    world.say("Go.").await;
-    world.driver.breakpoints = Breakpoints::default();
-    let begin = async || {
-        let start = Start { node: Some(TOOLS_NODE.to_owned()), ..Start::default() };
-        runtime::admit(&*world.store, &world.driver.graph, &world.admission(), start).await.unwrap()
+async fn j4_after_a_stop_the_next_run_does_not_repeat_a_call_that_may_have_been_made() {
+    let (look, looks) = counting_tool("look", RepeatSafety::Unsafe);
+    let script = Script::new([
+        ScriptedReply::call("c1", "look", json!({})),
+        ScriptedReply::text("Done.").with_repeat(),
+    ]);
+    let mut harness = RuntimeHarness::new(script, vec![look], vec![]).await;
+    let before = NodeSet::Named([TOOLS_NODE.to_owned()].into());
+    harness.driver.breakpoints = Breakpoints { before, ..Breakpoints::default() };
+    harness.send_message("Go.").await;
+    harness.driver.breakpoints = Breakpoints::default();
+    let admit = async || {
+        let start = RunStart { node: Some(TOOLS_NODE.to_owned()), ..RunStart::default() };
+        runtime::admit_run(&*harness.store, &harness.driver.graph, &harness.admission(), start).await.unwrap()
     };
-    // The process that was to make the call is gone, and may have made it.
-    let point = begin().await.checkpoint;
-    runtime::request_stop(&*world.store, point.run_id, Timestamp::now()).await.unwrap();
-    let admitted = taken_over(&world, &point).await;
-    let end = world.driver.drive(admitted, &Frames::default(), &CancellationToken::new()).await.unwrap();
+    // The process that was to make the call is gone and may have made it.
+    let checkpoint = admit().await.checkpoint;
+    runtime::request_stop(&*harness.store, checkpoint.run_id, Timestamp::now()).await.unwrap();
+    let admitted = take_over(&harness, &checkpoint).await;
+    let end =
+        harness.driver.drive(admitted, &FrameSender::default(), &CancellationToken::new()).await.unwrap();
     assert_eq!(end.status, RunStatus::Cancelled);
-    let admitted = begin().await;
-    let end = world.driver.drive(admitted, &Frames::default(), &CancellationToken::new()).await.unwrap();
+    let admitted = admit().await;
+    let end =
+        harness.driver.drive(admitted, &FrameSender::default(), &CancellationToken::new()).await.unwrap();
     assert_eq!((end.status, looks.load(Ordering::SeqCst)), (RunStatus::Success, 0));
-    let said = world.said().await;
-    assert!(said[2].starts_with("T#c1: The call was interrupted"), "{said:?}");
+    let lines = harness.message_lines().await;
+    assert!(lines[2].starts_with("T#c1: The call was interrupted"), "{lines:?}");
 }
 
 #[tokio::test]
-async fn j2_what_may_have_been_begun_is_known_behind_a_process_that_left_before_it_looked() {
-    for was_cut_off in [false, true] {
-        let world = World::new(Script::new([]), vec![], vec![]).await;
-        world.driver.halt.cancel();
-        let point = world.admit("Go.").await;
-        let admitted = match was_cut_off {
-            true => taken_over(&world, &point).await,
-            false => Admitted::at(point.clone(), Entry::Fresh),
+async fn j2_a_released_run_keeps_the_information_that_its_step_may_have_been_started() {
+    for is_takeover in [false, true] {
+        let harness = RuntimeHarness::new(Script::new([]), vec![], vec![]).await;
+        harness.driver.shutdown.cancel();
+        let checkpoint = harness.admit_message("Go.").await;
+        let admitted = match is_takeover {
+            true => take_over(&harness, &checkpoint).await,
+            false => AdmittedRun::new(checkpoint.clone(), StepEntry::Fresh),
         };
-        let left = world.driver.drive(admitted, &Frames::default(), &CancellationToken::new()).await;
-        assert!(matches!(left, Err(runtime::Error::Halted)), "{left:?}");
-        let expected = if was_cut_off { Entry::Recovered } else { Entry::Fresh };
-        assert_eq!(taken_over(&world, &point).await.entry, expected);
+        let result = harness.driver.drive(admitted, &FrameSender::default(), &CancellationToken::new()).await;
+        assert!(matches!(result, Err(runtime::Error::ShuttingDown)), "{result:?}");
+        let expected = if is_takeover { StepEntry::Recovered } else { StepEntry::Fresh };
+        assert_eq!(take_over(&harness, &checkpoint).await.entry, expected);
     }
 }
 
 #[tokio::test]
-async fn j3_a_run_that_another_process_took_over_ends_here_in_the_middle_of_its_step() {
-    let held = Reply::text("Never said.").gated("never", Place::Start);
-    let mut world = World::new(Script::new([held]), vec![], vec![]).await;
-    world.driver.lease = Lease::new(OWNER, Duration::from_millis(60));
-    let point = world.admit("Go.").await;
-    let (frames, cancel) = (Frames::default(), CancellationToken::new());
-    let driven = world.driver.drive(Admitted::at(point.clone(), Entry::Fresh), &frames, &cancel);
-    let (driven, ()) = tokio::join!(driven, async {
-        let run = world.store.run(point.run_id).await.unwrap().unwrap();
-        let taken = runtime::Taken::Ended(Timestamp::now() + SignedDuration::from_mins(5));
-        runtime::reclaim(&*world.store, &run, &"another".into(), taken).await.unwrap();
+async fn j3_a_run_that_another_process_took_over_is_cancelled_in_the_middle_of_its_step() {
+    let blocked_reply = ScriptedReply::text("Never said.").with_gate("never", GatePosition::Start);
+    let mut harness = RuntimeHarness::new(Script::new([blocked_reply]), vec![], vec![]).await;
+    harness.driver.lease = LeaseHolder::new(OWNER, Duration::from_millis(60));
+    let checkpoint = harness.admit_message("Go.").await;
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
+    let result =
+        harness.driver.drive(AdmittedRun::new(checkpoint.clone(), StepEntry::Fresh), &frames, &cancel);
+    let (result, ()) = tokio::join!(result, async {
+        let run = harness.store.run(checkpoint.run_id).await.unwrap().unwrap();
+        let reason = runtime::TakeoverReason::LeaseExpired(Timestamp::now() + SignedDuration::from_mins(5));
+        runtime::take_over_run(&*harness.store, &run, &"another".into(), reason).await.unwrap();
     });
-    let lost = driven.unwrap_err();
+    let error = result.unwrap_err();
     assert!(
-        matches!(&lost, runtime::Error::Journal(journal::Error::Fenced { owner, .. }) if owner == "another")
+        matches!(&error, runtime::Error::Journal(journal::Error::Fenced { owner, .. }) if owner == "another")
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn j3_a_step_that_lets_nothing_else_happen_keeps_its_lease() {
+async fn j3_a_step_that_blocks_its_thread_keeps_its_lease() {
     let renewed = Arc::new(AtomicBool::new(false));
-    let until = Arc::clone(&renewed);
-    let work = move |_: Value, _: ToolContext| {
-        while !until.load(Ordering::Acquire) {
+    let is_renewed = Arc::clone(&renewed);
+    let call_result = move |_: Value, _: ToolContext| {
+        while !is_renewed.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
         async { ToolOutput::success("at last") }
     };
-    let busy = Arc::new(Counting { name: "busy", repeat: Repeat::Safe, calls: Arc::default(), work });
-    let script = Script::new([Reply::call("c1", "busy", json!({})), Reply::text("Done.")]);
-    let mut world = World::new(script, vec![busy], vec![]).await;
-    world.driver.lease = Lease::new(OWNER, Duration::from_millis(90));
-    let point = world.admit("Go.").await;
-    let (store, run_id) = (Arc::clone(&world.store), point.run_id);
-    let watching = tokio::spawn(async move {
-        let until = async || store.run(run_id).await.unwrap().unwrap().lease_until;
-        // The steps before the tool's renew it as well.
+    let busy = Arc::new(CountingTool {
+        name: "busy",
+        repeat: RepeatSafety::Safe,
+        calls: Arc::default(),
+        call_result,
+    });
+    let script = Script::new([ScriptedReply::call("c1", "busy", json!({})), ScriptedReply::text("Done.")]);
+    let mut harness = RuntimeHarness::new(script, vec![busy], vec![]).await;
+    harness.driver.lease = LeaseHolder::new(OWNER, Duration::from_millis(90));
+    let checkpoint = harness.admit_message("Go.").await;
+    let (store, run_id) = (Arc::clone(&harness.store), checkpoint.run_id);
+    let watcher = tokio::spawn(async move {
+        let read_lease_end = async || store.run(run_id).await.unwrap().unwrap().lease_until;
+        // The steps before the tool's step renew the lease as well.
         for _ in 0..6 {
-            let before = until().await;
-            while until().await == before {
+            let before = read_lease_end().await;
+            while read_lease_end().await == before {
                 tokio::task::yield_now().await;
             }
         }
         renewed.store(true, Ordering::Release);
     });
-    assert_eq!(world.drive(&point, Entry::Fresh).await.status, RunStatus::Success);
-    watching.await.unwrap();
+    assert_eq!(harness.drive(&checkpoint, StepEntry::Fresh).await.status, RunStatus::Success);
+    watcher.await.unwrap();
 }

@@ -1,27 +1,30 @@
-//! Tool calls: parallel, in order, kept early when they could not be had again, and never taking the run down.
+//! Tests of tool calls: they run concurrently, their results are in order, unrepeatable results are committed
+//! early, and no failure of a tool ends the run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use protocol::{Message, RunStatus};
-use runtime::{Admitted, Entry, Frame, Frames, Item, Repeat, Tool, ToolContext, ToolOutput};
+use runtime::{
+    AdmittedRun, Frame, FrameSender, RepeatSafety, StepEntry, SubscriptionItem, Tool, ToolContext, ToolOutput,
+};
 use serde_json::{Value, json};
-use test_model::{Reply, Script};
+use test_model::{Script, ScriptedReply};
 use tokio::sync::{Barrier, Notify};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Counting, World, tool};
+use crate::harness::{CountingTool, RuntimeHarness, counting_tool};
 
-fn working<F, P>(name: &'static str, repeat: Repeat, work: F) -> Arc<dyn Tool>
+fn tool_with_result<F, P>(name: &'static str, repeat: RepeatSafety, call_result: F) -> Arc<dyn Tool>
 where
     F: Fn(Value, ToolContext) -> P + Send + Sync + 'static,
     P: Future<Output = ToolOutput> + Send + 'static,
 {
-    Arc::new(Counting { name, repeat, calls: Arc::new(AtomicUsize::new(0)), work })
+    Arc::new(CountingTool { name, repeat, calls: Arc::new(AtomicUsize::new(0)), call_result })
 }
 
 #[tokio::test]
-async fn calls_of_one_answer_run_at_the_same_time_and_their_results_are_in_order() {
+async fn calls_of_one_answer_run_concurrently_and_their_results_are_in_order() {
     let together = Arc::new(Barrier::new(3));
     let meet = move |args: Value, _| {
         let together = Arc::clone(&together);
@@ -30,19 +33,20 @@ async fn calls_of_one_answer_run_at_the_same_time_and_their_results_are_in_order
             ToolOutput::success(args["name"].as_str().unwrap_or_default())
         }
     };
-    let calls = Reply::call("c1", "meet", json!({"name": "one"}))
-        .and_call("c2", "meet", json!({"name": "two"}))
-        .and_call("c3", "meet", json!({"name": "three"}));
-    let script = Script::new([calls, Reply::text("Done.")]);
-    let world = World::new(script, vec![working("meet", Repeat::Safe, meet)], vec![]).await;
-    assert_eq!(world.say("Go.").await.status, RunStatus::Success);
-    assert_eq!(world.said().await[2..5], ["T#c1: one", "T#c2: two", "T#c3: three"]);
+    let calls = ScriptedReply::call("c1", "meet", json!({"name": "one"}))
+        .with_call("c2", "meet", json!({"name": "two"}))
+        .with_call("c3", "meet", json!({"name": "three"}));
+    let script = Script::new([calls, ScriptedReply::text("Done.")]);
+    let harness =
+        RuntimeHarness::new(script, vec![tool_with_result("meet", RepeatSafety::Safe, meet)], vec![]).await;
+    assert_eq!(harness.send_message("Go.").await.status, RunStatus::Success);
+    assert_eq!(harness.message_lines().await[2..5], ["T#c1: one", "T#c2: two", "T#c3: three"]);
 }
 
 #[tokio::test]
-async fn j2_a_result_that_cannot_be_had_again_is_durable_while_other_calls_still_run() {
-    let go_on = Arc::new(Notify::new());
-    let wait = Arc::clone(&go_on);
+async fn j2_the_result_of_an_unrepeatable_call_is_durable_while_other_calls_still_run() {
+    let resume = Arc::new(Notify::new());
+    let wait = Arc::clone(&resume);
     let slow = move |_, _| {
         let wait = Arc::clone(&wait);
         async move {
@@ -50,60 +54,75 @@ async fn j2_a_result_that_cannot_be_had_again_is_durable_while_other_calls_still
             ToolOutput::success("slow")
         }
     };
-    let calls = Reply::call("c1", "slow", json!({})).and_call("c2", "write", json!({}));
-    let script = Script::new([calls, Reply::text("Done.")]);
-    let (write, _) = tool("write", Repeat::Never);
-    let world = World::new(script, vec![working("slow", Repeat::Safe, slow), write], vec![]).await;
-    let point = world.admit("Go.").await;
-    let (frames, mut stream) = Frames::channel();
+    let calls = ScriptedReply::call("c1", "slow", json!({})).with_call("c2", "write", json!({}));
+    let script = Script::new([calls, ScriptedReply::text("Done.")]);
+    let (write, _) = counting_tool("write", RepeatSafety::Unsafe);
+    let harness =
+        RuntimeHarness::new(script, vec![tool_with_result("slow", RepeatSafety::Safe, slow), write], vec![])
+            .await;
+    let checkpoint = harness.admit_message("Go.").await;
+    let (frames, mut stream) = FrameSender::channel();
     let cancel = CancellationToken::new();
-    let run = world.driver.drive(Admitted::at(point.clone(), Entry::Fresh), &frames, &cancel);
+    let run = harness.driver.drive(AdmittedRun::new(checkpoint.clone(), StepEntry::Fresh), &frames, &cancel);
     let watch = async {
         loop {
-            let Some(Item::Frame(_, frame)) = stream.next().await else { unreachable!("the run waits") };
+            let Some(SubscriptionItem::Frame(_, frame)) = stream.next().await else {
+                unreachable!("the run waits")
+            };
             let Frame::Event(event) = &*frame else { continue };
             if matches!(event.message(), Some(Message::Tool(_))) {
                 break;
             }
         }
-        let said = world.said().await;
-        assert_eq!(said.last().unwrap(), "T#c2: write", "stored while the other call runs");
-        go_on.notify_one();
+        let lines = harness.message_lines().await;
+        assert_eq!(lines.last().unwrap(), "T#c2: write", "stored while the other call runs");
+        resume.notify_one();
     };
     let (end, ()) = tokio::join!(run, watch);
     assert_eq!(end.unwrap().status, RunStatus::Success);
-    assert_eq!(world.said().await[2..], ["T#c2: write", "T#c1: slow", "A: Done."]);
+    assert_eq!(harness.message_lines().await[2..], ["T#c2: write", "T#c1: slow", "A: Done."]);
 }
 
 #[tokio::test]
-async fn a_tool_that_panics_or_is_not_there_gives_the_model_a_text() {
+async fn a_panicking_or_unknown_tool_gives_the_model_an_error_text() {
     let panics = |_: Value, _: ToolContext| async move { unreachable!("a defect of the tool") };
-    let calls = Reply::call("c1", "breaks", json!({})).and_call("c2", "nothing", json!({}));
-    let script = Script::new([calls, Reply::text("Done.")]);
-    let world = World::new(script, vec![working("breaks", Repeat::Never, panics)], vec![]).await;
-    assert_eq!(world.say("Go.").await.status, RunStatus::Success);
-    let said = world.said().await;
-    assert!(said[2].contains("broke off") && said[3].contains("There is no tool `nothing`"), "{said:?}");
+    let calls = ScriptedReply::call("c1", "breaks", json!({})).with_call("c2", "nothing", json!({}));
+    let script = Script::new([calls, ScriptedReply::text("Done.")]);
+    let harness =
+        RuntimeHarness::new(script, vec![tool_with_result("breaks", RepeatSafety::Unsafe, panics)], vec![])
+            .await;
+    assert_eq!(harness.send_message("Go.").await.status, RunStatus::Success);
+    let lines = harness.message_lines().await;
+    assert!(
+        lines[2].contains("failed because of an internal error")
+            && lines[3].contains("There is no tool `nothing`"),
+        "{lines:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_stopped_call_returns_what_it_has() {
+async fn a_stopped_call_returns_its_partial_output() {
     let waits = |_: Value, context: ToolContext| async move {
         context.cancel.cancelled().await;
         ToolOutput::error("half of it")
     };
-    let script = Script::new([Reply::call("c1", "waits", json!({}))]);
-    let world = World::new(script, vec![working("waits", Repeat::Never, waits)], vec![]).await;
-    let point = world.admit("Go.").await;
-    let (frames, mut stream) = Frames::channel();
+    let script = Script::new([ScriptedReply::call("c1", "waits", json!({}))]);
+    let harness =
+        RuntimeHarness::new(script, vec![tool_with_result("waits", RepeatSafety::Unsafe, waits)], vec![])
+            .await;
+    let checkpoint = harness.admit_message("Go.").await;
+    let (frames, mut stream) = FrameSender::channel();
     let cancel = CancellationToken::new();
     let run = async {
-        let end = world.driver.drive(Admitted::at(point.clone(), Entry::Fresh), &frames, &cancel).await;
+        let end = harness
+            .driver
+            .drive(AdmittedRun::new(checkpoint.clone(), StepEntry::Fresh), &frames, &cancel)
+            .await;
         drop(frames);
         end
     };
     let stop = async {
-        while let Some(Item::Frame(_, frame)) = stream.next().await {
+        while let Some(SubscriptionItem::Frame(_, frame)) = stream.next().await {
             if matches!(&*frame, Frame::ToolStarted { .. }) {
                 cancel.cancel();
             }
@@ -111,18 +130,21 @@ async fn a_stopped_call_returns_what_it_has() {
     };
     let (end, ()) = tokio::join!(run, stop);
     assert_eq!(end.unwrap().status, RunStatus::Cancelled);
-    assert_eq!(world.said().await.last().unwrap(), "T#c1: half of it");
+    assert_eq!(harness.message_lines().await.last().unwrap(), "T#c1: half of it");
 }
 
 #[tokio::test]
 async fn a_model_that_has_nothing_to_add_after_its_tools_ends_the_turn() {
-    let (look, _) = tool("look", Repeat::Safe);
-    let script = Script::new([Reply::call("c1", "look", json!({})), Reply::text("").tokens(7, 1)]);
-    let world = World::new(script, vec![look], vec![]).await;
-    let end = world.say("Go.").await;
+    let (look, _) = counting_tool("look", RepeatSafety::Safe);
+    let script = Script::new([
+        ScriptedReply::call("c1", "look", json!({})),
+        ScriptedReply::text("").with_tokens(7, 1),
+    ]);
+    let harness = RuntimeHarness::new(script, vec![look], vec![]).await;
+    let end = harness.send_message("Go.").await;
     assert_eq!((end.status, end.usage.output_tokens), (RunStatus::Success, 6));
-    assert_eq!(world.said().await.last().unwrap(), "T#c1: look");
-    // Without a tool before it, it is no answer.
-    let world = World::new(Script::new([Reply::text("")]), vec![], vec![]).await;
-    assert_eq!(world.say("Go.").await.status, RunStatus::Error);
+    assert_eq!(harness.message_lines().await.last().unwrap(), "T#c1: look");
+    // Without a tool call before it, an empty answer is a failure.
+    let harness = RuntimeHarness::new(Script::new([ScriptedReply::text("")]), vec![], vec![]).await;
+    assert_eq!(harness.send_message("Go.").await.status, RunStatus::Error);
 }

@@ -1,113 +1,114 @@
-//! One run's stream on the side of those who feed it: where its frames go, how it is stopped, and whether it is kept.
+//! The stream of one run on the side of its producer: the sender of its frames, its cancellation, and its retention.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use agent::{CancellationToken, Cut, Frame, Frames, Position, Retelling};
+use agent::{CancellationToken, Frame, FramePosition, FrameSender, Replay, TakeoverGap};
 use parking_lot::Mutex;
-use protocol::{OnDisconnect, RunFailure, RunId, RunRef, RunRequest, RunStatus, Scope, ThreadId};
+use protocol::{DisconnectMode, OwnerScope, RunFailure, RunId, RunRef, RunRequest, RunStatus, ThreadId};
 
-use crate::line::End;
+use crate::queue::QueuePosition;
 
-/// Who drives a run.
+/// The process that drives a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Driven {
-    /// This process, now or when its turn comes.
-    Here,
-    /// Another one; it is told here from the journal.
-    Elsewhere,
+pub(crate) enum DriverLocation {
+    /// This process drives the run, or will when the run is next.
+    Local,
+    /// Another process drives it; the stream is filled from the journal.
+    Remote,
 }
 
-/// What of a run was told from the journal.
+/// The part of a run that was replayed from the journal.
 #[derive(Debug, Default)]
-struct Stored {
-    /// The place of the newest thing.
-    newest: Position,
-    /// Where it was cut off in the middle of a step.
-    cuts: Vec<Cut>,
+struct ReplayProgress {
+    /// The position of the newest replayed frame.
+    newest: FramePosition,
+    /// The ranges of steps that were interrupted and started again.
+    cuts: Vec<TakeoverGap>,
 }
 
-/// One run's stream.
+/// The stream of one run.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct RunStream {
     /// The run.
     pub(crate) run_id: RunId,
-    /// The thread.
+    /// The thread of the run.
     pub(crate) thread_id: ThreadId,
-    /// Whose it is.
-    pub(crate) scope: Scope,
-    /// Where the frames go.
-    pub(crate) frames: Frames,
-    /// Stops the run.
+    /// The owner of the run.
+    pub(crate) scope: OwnerScope,
+    /// The ring to which the run's frames are sent.
+    pub(crate) frames: FrameSender,
+    /// Cancelling this token stops the run.
     pub(crate) cancel: CancellationToken,
-    /// Cancelled when nothing follows and the rows are final.
+    /// Cancelled when no frame follows and the rows are final.
     pub(crate) closed: CancellationToken,
-    /// Where its run is put in a line.
-    pub(crate) end: End,
-    /// How often it met another run when it was to begin, since something last happened on its thread.
+    /// The position of the run in its thread's queue.
+    pub(crate) queue_position: QueuePosition,
+    /// How many times the run lost the race for its thread since `conflict_seq` changed.
     pub(crate) conflicts: AtomicU32,
-    /// The newest event when it did.
-    pub(crate) met_at: AtomicU64,
-    /// Whether somebody is told of its end.
-    pub(crate) is_owed: bool,
-    /// What becomes of the run when the one who asked for it goes away.
-    pub(crate) on_disconnect: OnDisconnect,
-    /// Whether its thread goes when it has ended and nobody reads any more.
+    /// The thread's last `seq` at the newest of these conflicts.
+    pub(crate) conflict_seq: AtomicU64,
+    /// True if a webhook is called after the run's end.
+    pub(crate) has_webhook: bool,
+    /// How the run is handled when the client that created it disconnects.
+    pub(crate) on_disconnect: DisconnectMode,
+    /// True if the run's thread is deleted after the run and its last reader have ended.
     pub(crate) is_temporary: bool,
-    /// Who drives the run.
-    pub(crate) driven: Driven,
-    /// What is known of it from the journal, where another process drives it or did.
-    stored: Mutex<Stored>,
-    is_kept: AtomicBool,
-    /// What it counts for among those that are kept.
-    pub(crate) counted: AtomicUsize,
+    /// The process that drives the run.
+    pub(crate) driver: DriverLocation,
+    /// The replayed part, for a run that another process drives or drove.
+    replayed: Mutex<ReplayProgress>,
+    /// True if the stream is kept after its end.
+    is_retained: AtomicBool,
+    /// The bytes that the stream counts for in the registry's limit; 0 while it is open.
+    pub(crate) retained_bytes: AtomicUsize,
     readers: AtomicUsize,
 }
 
-impl Stream {
-    /// Returns the stream of a run that somebody asks for.
-    pub(crate) fn new(run: RunRef, scope: &Scope, request: &RunRequest) -> Self {
+impl RunStream {
+    /// Returns the stream of a run that a client created.
+    pub(crate) fn new(run: RunRef, scope: &OwnerScope, request: &RunRequest) -> Self {
         let RunRef { thread_id, run_id } = run;
         Self {
             run_id,
             thread_id,
             scope: scope.clone(),
-            frames: Frames::channel().0,
+            frames: FrameSender::channel().0,
             cancel: CancellationToken::new(),
             closed: CancellationToken::new(),
-            end: End::of(request.multitask_strategy),
+            queue_position: QueuePosition::for_strategy(request.multitask_strategy),
             conflicts: AtomicU32::new(0),
-            met_at: AtomicU64::new(0),
-            is_owed: request.webhook.is_some(),
+            conflict_seq: AtomicU64::new(0),
+            has_webhook: request.webhook.is_some(),
             on_disconnect: request.on_disconnect,
             is_temporary: request.temporary,
-            driven: Driven::Here,
-            stored: Mutex::default(),
-            is_kept: AtomicBool::new(request.stream_resumable),
-            counted: AtomicUsize::new(0),
+            driver: DriverLocation::Local,
+            replayed: Mutex::default(),
+            is_retained: AtomicBool::new(request.stream_resumable),
+            retained_bytes: AtomicUsize::new(0),
             readers: AtomicUsize::new(0),
         }
     }
 
-    /// Returns the stream of a run that nobody asked for by itself, and that `cancel` stops.
-    pub(crate) fn stopped_by(
+    /// Returns the stream of a run that exclusive work started, and that `cancel` stops.
+    pub(crate) fn with_cancel(
         cancel: CancellationToken,
         run: RunRef,
-        scope: &Scope,
+        scope: &OwnerScope,
         request: &RunRequest,
     ) -> Self {
         Self { cancel, ..Self::new(run, scope, request) }
     }
 
     /// Returns the stream of a run that another process drives.
-    pub(crate) fn elsewhere(run: RunRef, scope: &Scope) -> Self {
-        Self { driven: Driven::Elsewhere, ..Self::new(run, scope, &RunRequest::default()) }
+    pub(crate) fn new_remote(run: RunRef, scope: &OwnerScope) -> Self {
+        Self { driver: DriverLocation::Remote, ..Self::new(run, scope, &RunRequest::default()) }
     }
 
-    /// Returns the stream of a run that another process began, or let wait. It is kept whatever was asked for: its readers
-    /// lost their connection and will come back.
-    pub(crate) fn waited(run: RunRef, scope: &Scope, request: &RunRequest) -> Self {
+    /// Returns the stream of a run that another process started or left queued. It is kept even if that was not
+    /// requested, because its readers lost their connections and will reconnect.
+    pub(crate) fn new_recovered(run: RunRef, scope: &OwnerScope, request: &RunRequest) -> Self {
         let stream = Self::new(run, scope, request);
-        stream.keep();
+        stream.retain();
         stream
     }
 
@@ -116,64 +117,64 @@ impl Stream {
         RunRef { thread_id: self.thread_id, run_id: self.run_id }
     }
 
-    /// Keeps the stream after its end.
-    pub(crate) fn keep(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
+    /// Keeps the stream for a while after its end.
+    pub(crate) fn retain(&self) {
+        self.is_retained.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps it no longer.
-    pub(crate) fn let_go(&self) {
-        self.is_kept.store(false, Ordering::Relaxed);
+    /// Lets the stream be dropped after its end.
+    pub(crate) fn stop_retaining(&self) {
+        self.is_retained.store(false, Ordering::Relaxed);
     }
 
-    /// Returns whether its thread is to be removed: it was to last one run, that has ended, and nobody can look at it any
-    /// more.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.is_temporary && self.closed.is_cancelled() && !self.is_kept() && !self.is_read()
+    /// Returns whether the run's thread has to be deleted: the run was temporary, it has ended, and no reader can see
+    /// the stream any more.
+    pub(crate) fn is_thread_disposable(&self) -> bool {
+        self.is_temporary && self.closed.is_cancelled() && !self.is_retained() && !self.has_readers()
     }
 
-    /// Returns whether somebody reads it.
-    pub(crate) fn is_read(&self) -> bool {
+    /// Returns whether the stream has readers.
+    pub(crate) fn has_readers(&self) -> bool {
         self.readers.load(Ordering::Acquire) > 0
     }
 
-    /// Returns whether it is kept after its end.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.is_kept.load(Ordering::Relaxed)
+    /// Returns whether the stream is kept after its end.
+    pub(crate) fn is_retained(&self) -> bool {
+        self.is_retained.load(Ordering::Relaxed)
     }
 
-    /// Notes what was told from the journal, and where it was cut off since.
-    pub(crate) fn was_retold(&self, retelling: &Retelling, cut: Option<Cut>) {
-        let mut stored = self.stored.lock();
-        stored.newest = retelling.newest();
-        stored.cuts = retelling.cuts().iter().copied().chain(cut).collect();
+    /// Records the replayed part, and the range that a takeover has just cut off, if any.
+    pub(crate) fn record_replay(&self, replay: &Replay, new_gap: Option<TakeoverGap>) {
+        let mut progress = self.replayed.lock();
+        progress.newest = replay.last_position();
+        progress.cuts = replay.takeover_gaps().iter().copied().chain(new_gap).collect();
     }
 
-    /// Returns whether a reader who knows the run up to `after` has lost something of it that is nowhere: the beginning of a
-    /// step that another process gave up, and that is done anew.
-    pub(crate) fn has_lost(&self, after: Position) -> bool {
-        let is_in = |cut: &Cut| cut.after < after && after < Position { seq: cut.until, sub: 0 };
-        self.stored.lock().cuts.iter().any(is_in)
+    /// Returns whether frames up to `after` belong to an interrupted step that another process started again, so that
+    /// they exist nowhere any more.
+    pub(crate) fn has_lost_frames(&self, after: FramePosition) -> bool {
+        let is_in = |gap: &TakeoverGap| gap.after < after && after < FramePosition { seq: gap.until, sub: 0 };
+        self.replayed.lock().cuts.iter().any(is_in)
     }
 
-    /// Returns whether `after` is a place that only the process which drives the run knows of: it has begun something that is
-    /// not stored yet.
-    pub(crate) fn is_ahead(&self, after: Position) -> bool {
-        self.driven == Driven::Elsewhere && after > self.stored.lock().newest
+    /// Returns whether `after` is ahead of the replayed part: only the process that drives the run knows this position,
+    /// because the step is not stored yet.
+    pub(crate) fn is_ahead_of_replay(&self, after: FramePosition) -> bool {
+        self.driver == DriverLocation::Remote && after > self.replayed.lock().newest
     }
 
-    /// Sends how the run ended, where no driver does.
-    pub(crate) fn tell_end(&self, status: RunStatus, failure: Option<RunFailure>) {
+    /// Sends the final status of the run if no driver does.
+    pub(crate) fn publish_end(&self, status: RunStatus, failure: Option<RunFailure>) {
         self.frames.send(Frame::RunEnded { run_id: self.run_id, status, failure });
     }
 
-    /// Notes a reader.
-    pub(crate) fn enter(&self) {
+    /// Counts a reader.
+    pub(crate) fn add_reader(&self) {
         self.readers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that a reader left.
-    pub(crate) fn leave(&self) {
+    /// Removes a reader from the count.
+    pub(crate) fn remove_reader(&self) {
         self.readers.fetch_sub(1, Ordering::AcqRel);
     }
 }

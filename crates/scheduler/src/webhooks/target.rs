@@ -1,184 +1,198 @@
-//! Where a webhook may go: to addresses of the internet, over https. What is on this machine or in its network is not for
-//! clients of the server to reach by way of it; that is looked at when a run is taken and again whenever a connection is
-//! made, because names change what they stand for.
+//! Validation of webhook targets: by default only public internet addresses, over HTTPS. Clients must not use the
+//! server to reach its own machine or network (server-side request forgery). A target is checked when its run is
+//! created, and again for each connection, because the addresses of a host name can change.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use protocol::Scope;
+use protocol::OwnerScope;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
 use crate::limits::WEBHOOK_URL_BYTES_MAX;
-use crate::webhooks::lookups::{Found, Lookups};
+use crate::webhooks::resolver::{HostLookup, HostResolver};
 
-/// Which addresses may be told of the end of runs.
+/// The policy for webhook targets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum WebhookTargets {
-    /// Those of the internet, over https.
+pub enum WebhookTargetPolicy {
+    /// Only public internet addresses, over HTTPS.
     #[default]
     Public,
-    /// All, those of this machine and its network included, and http too.
+    /// All addresses, including this machine and its network, over HTTP or HTTPS.
     Any,
 }
 
-/// Why an address is not told of anything.
+/// The reason why a webhook target is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// It is no URL of the web.
-    #[error("it is no URL of a web server")]
-    NoUrl,
-    /// It would be told without encryption.
+pub enum WebhookTargetError {
+    /// The text is not an `http` or `https` URL with a host, or it is longer than 8 KiB.
+    #[error("it is not an http or https URL")]
+    InvalidUrl,
+    /// The URL's scheme is `http`.
     #[error("it must begin with https://")]
     NotEncrypted,
-    /// The name and password in it would be kept and shown.
-    #[error("it must not hold a name or password")]
+    /// The URL contains a user name or a password, which would be stored and shown.
+    #[error("it must not contain a user name or a password")]
     Credentials,
-    /// It is on this machine, in its network, or reserved.
-    #[error("it leads to this machine, its network, or an address that is reserved")]
+    /// The address is on this machine, in a private network, or reserved.
+    #[error("its address is on this machine, in a private network, or reserved")]
     NotPublic,
-    /// Nothing has that name at the moment.
+    /// The host name has no address at the moment.
     #[error("its host cannot be found")]
-    NotFound,
-    /// Too many names are being looked up.
+    HostNotFound,
+    /// The limit of concurrent host name lookups is reached.
     #[error("too many hosts are being looked up")]
-    TooMany,
-    /// Nothing can be sent from this machine.
-    #[error("this machine cannot send it: {0}")]
-    NoClient(String),
+    TooManyLookups,
+    /// No HTTP client can be set up on this machine.
+    #[error("set up an HTTP client: {0}")]
+    ClientFailed(String),
 }
 
-impl Refusal {
-    /// Returns whether it may be otherwise at another time.
-    pub(crate) const fn may_pass(&self) -> bool {
+impl WebhookTargetError {
+    /// Returns whether a later attempt may succeed.
+    pub(crate) const fn is_transient(&self) -> bool {
         match self {
-            Self::NotFound | Self::TooMany | Self::NoClient(_) => true,
-            Self::NoUrl | Self::NotEncrypted | Self::Credentials | Self::NotPublic => false,
+            Self::HostNotFound | Self::TooManyLookups | Self::ClientFailed(_) => true,
+            Self::InvalidUrl | Self::NotEncrypted | Self::Credentials | Self::NotPublic => false,
         }
     }
 }
 
-/// An address that may be told as far as its URL says.
+/// A webhook URL that passed the checks which need no lookup.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct WebhookTarget {
     url: Url,
-    targets: WebhookTargets,
+    policy: WebhookTargetPolicy,
 }
 
-/// Where a URL leads.
-enum Host {
+/// The host of a URL.
+enum TargetHost {
     Address(IpAddr),
     Name(String),
 }
 
-impl Target {
-    /// Reads a URL.
+impl WebhookTarget {
+    /// Parses and checks a URL without a lookup of its host name.
     ///
     /// # Errors
-    /// When it says by itself that it must not be told.
-    pub(crate) fn read(url: &str, targets: WebhookTargets) -> Result<Self, Refusal> {
+    /// [`WebhookTargetError::InvalidUrl`], [`WebhookTargetError::NotEncrypted`], [`WebhookTargetError::Credentials`],
+    /// or [`WebhookTargetError::NotPublic`] for a literal address or a name of a private network.
+    pub(crate) fn parse(url: &str, policy: WebhookTargetPolicy) -> Result<Self, WebhookTargetError> {
         let parsed = Url::parse(url).ok().filter(|_| url.len() <= WEBHOOK_URL_BYTES_MAX);
         let url = parsed.filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
-        let target = Self { url: url.ok_or(Refusal::NoUrl)?, targets };
+        let target = Self { url: url.ok_or(WebhookTargetError::InvalidUrl)?, policy };
         if !target.url.username().is_empty() || target.url.password().is_some() {
-            return Err(Refusal::Credentials);
+            return Err(WebhookTargetError::Credentials);
         }
-        if targets == WebhookTargets::Any {
+        if policy == WebhookTargetPolicy::Any {
             return Ok(target);
         }
         if target.url.scheme() != "https" {
-            return Err(Refusal::NotEncrypted);
+            return Err(WebhookTargetError::NotEncrypted);
         }
         match target.host() {
-            Host::Address(address) if !is_public(address) => Err(Refusal::NotPublic),
-            Host::Name(name) if !is_public_name(&name) => Err(Refusal::NotPublic),
-            Host::Address(_) | Host::Name(_) => Ok(target),
+            TargetHost::Address(address) if !is_public(address) => Err(WebhookTargetError::NotPublic),
+            TargetHost::Name(name) if !is_public_name(&name) => Err(WebhookTargetError::NotPublic),
+            TargetHost::Address(_) | TargetHost::Name(_) => Ok(target),
         }
     }
 
-    /// Looks at what its name stands for now. One that stands for nothing at the moment may do so later.
+    /// Resolves the host name and checks its addresses. A name without an address is accepted, because it may have one
+    /// later.
     ///
     /// # Errors
-    /// [`Refusal::NotPublic`] when it is one that must not be told, and [`Refusal::TooMany`].
-    pub(crate) async fn check(&self, lookups: &Lookups, scope: &Scope) -> Result<(), Refusal> {
-        match self.resolve(lookups, scope).await {
-            Err(Refusal::NotFound) => Ok(()),
+    /// [`WebhookTargetError::NotPublic`] if an address is not allowed, and [`WebhookTargetError::TooManyLookups`].
+    pub(crate) async fn check_address(
+        &self,
+        resolver: &HostResolver,
+        scope: &OwnerScope,
+    ) -> Result<(), WebhookTargetError> {
+        match self.resolve(resolver, scope).await {
+            Err(WebhookTargetError::HostNotFound) => Ok(()),
             resolved => resolved.map(drop),
         }
     }
 
+    /// Returns the checked URL.
     pub(crate) const fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Returns what is looked up for it.
-    pub(crate) fn place(&self) -> (Option<&str>, Option<u16>) {
+    /// Returns the host and the port, which identify the lookup.
+    pub(crate) fn host_and_port(&self) -> (Option<&str>, Option<u16>) {
         (self.url.host_str(), self.url.port_or_known_default())
     }
 
-    /// Returns a client that reaches what the name stands for now, and nothing else.
+    /// Resolves the host name and returns an HTTP client that connects only to the addresses found, without redirects
+    /// and proxies.
     ///
     /// # Errors
-    /// When it must not be told, or cannot be.
+    /// Any [`WebhookTargetError`] except those of the URL itself.
     pub(crate) async fn client(
         &self,
-        lookups: &Lookups,
-        scope: &Scope,
-        time_max: Duration,
-    ) -> Result<Client, Refusal> {
-        let addresses = self.resolve(lookups, scope).await?;
+        resolver: &HostResolver,
+        scope: &OwnerScope,
+        timeout: Duration,
+    ) -> Result<Client, WebhookTargetError> {
+        let addresses = self.resolve(resolver, scope).await?;
         let mut builder = Client::builder()
             .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
-            // What answers with a redirect could send it to where it must not go, and so could a proxy.
+            // A redirect or a proxy could send the request to an address that is not allowed.
             .redirect(Policy::none())
             .no_proxy()
-            .timeout(time_max);
-        if let Host::Name(name) = self.host() {
+            .timeout(timeout);
+        if let TargetHost::Name(name) = self.host() {
             builder = builder.resolve_to_addrs(&name, &addresses);
         }
         if self.url.scheme() == "http" {
-            // It needs no certificates, and a machine may have none.
+            // Plain HTTP needs no certificates, and a machine may have none.
             builder = builder.tls_certs_only([]);
         }
-        builder.build().map_err(|error| Refusal::NoClient(error.without_url().to_string()))
+        builder.build().map_err(|error| WebhookTargetError::ClientFailed(error.without_url().to_string()))
     }
 
-    async fn resolve(&self, lookups: &Lookups, scope: &Scope) -> Result<Vec<SocketAddr>, Refusal> {
-        let port = self.url.port_or_known_default().ok_or(Refusal::NoUrl)?;
+    /// Resolves the host and applies the policy to every address.
+    async fn resolve(
+        &self,
+        resolver: &HostResolver,
+        scope: &OwnerScope,
+    ) -> Result<Vec<SocketAddr>, WebhookTargetError> {
+        let port = self.url.port_or_known_default().ok_or(WebhookTargetError::InvalidUrl)?;
         let addresses = match self.host() {
-            Host::Address(address) => vec![SocketAddr::new(address, port)],
-            Host::Name(name) => match lookups.find(scope, name, port).await {
-                Found::Addresses(addresses) => addresses,
-                Found::Nothing => return Err(Refusal::NotFound),
-                Found::TooMany => return Err(Refusal::TooMany),
+            TargetHost::Address(address) => vec![SocketAddr::new(address, port)],
+            TargetHost::Name(name) => match resolver.resolve(scope, name, port).await {
+                HostLookup::Addresses(addresses) => addresses,
+                HostLookup::NotFound => return Err(WebhookTargetError::HostNotFound),
+                HostLookup::TooMany => return Err(WebhookTargetError::TooManyLookups),
             },
         };
         let are_public = addresses.iter().all(|address| is_public(address.ip()));
-        match self.targets {
-            _ if addresses.is_empty() => Err(Refusal::NotFound),
-            WebhookTargets::Public if !are_public => Err(Refusal::NotPublic),
-            WebhookTargets::Public | WebhookTargets::Any => Ok(addresses),
+        match self.policy {
+            _ if addresses.is_empty() => Err(WebhookTargetError::HostNotFound),
+            WebhookTargetPolicy::Public if !are_public => Err(WebhookTargetError::NotPublic),
+            WebhookTargetPolicy::Public | WebhookTargetPolicy::Any => Ok(addresses),
         }
     }
 
-    fn host(&self) -> Host {
+    /// Returns the host as an address if it is a literal one, else as a name.
+    fn host(&self) -> TargetHost {
         let host = self.url.host_str().unwrap_or_default();
         match host.trim_matches(['[', ']']).parse() {
-            Ok(address) => Host::Address(address),
-            Err(_) => Host::Name(host.to_owned()),
+            Ok(address) => TargetHost::Address(address),
+            Err(_) => TargetHost::Name(host.to_owned()),
         }
     }
 }
 
-/// Returns whether a name may stand for something outside.
+/// Returns whether the name can belong to a public host. Names without a dot and those of reserved domains cannot.
 fn is_public_name(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let inside = ["localhost", "local", "internal", "lan", "home.arpa"];
+    let reserved = ["localhost", "local", "internal", "lan", "home.arpa"];
     name.contains('.')
-        && !inside.iter().any(|end| name.strip_suffix(end).is_some_and(|rest| rest.ends_with('.')))
+        && !reserved.iter().any(|end| name.strip_suffix(end).is_some_and(|prefix| prefix.ends_with('.')))
 }
 
-/// Returns whether the address is one of the internet.
+/// Returns whether the address is a public internet address. An IPv4-mapped IPv6 address counts as its IPv4 address.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -189,9 +203,11 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// Returns whether the IPv4 address is neither private nor reserved.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let reserved = match address.octets() {
-        // This network, shared address space, protocols, 6to4 relays, benchmarks, and what is not assigned.
+        // "This network" (0/8), shared address space (100.64/10), protocol assignments (192.0.0/24), 6to4 relays
+        // (192.88.99/24), benchmarks (198.18/15), and reserved (240/4).
         [0 | 240.., ..] | [100, 64..=127, ..] | [192, 0, 0, _] | [192, 88, 99, _] | [198, 18 | 19, ..] => {
             true
         }
@@ -206,12 +222,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_documentation())
 }
 
+/// Returns whether the IPv6 address is global unicast (2000::/3) and not reserved.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
-        // Protocols such as Teredo, and documentation.
+        // Protocol assignments such as Teredo, and documentation.
         [0x2001, second, ..] if second <= 0x01ff || second == 0x0db8 => false,
         [0x3fff, second, ..] if second <= 0x0fff => false,
-        // 6to4 holds an address of the older kind.
+        // 6to4 embeds an IPv4 address.
         [0x2002, high, low, ..] => is_public_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low))),
         [first, ..] => (0x2000..0x4000).contains(&first),
     }
@@ -281,8 +298,8 @@ mod tests {
 
     #[test]
     fn k6_an_address_that_must_not_be_told_is_refused_by_its_url() {
-        let check = |url: &str, refusal: Option<Refusal>| {
-            let read = Target::read(url, WebhookTargets::Public).map(drop);
+        let check = |url: &str, refusal: Option<WebhookTargetError>| {
+            let read = WebhookTarget::parse(url, WebhookTargetPolicy::Public).map(drop);
             assert_eq!(read.err(), refusal, "{url}");
         };
         check("https://example.com/hook?x=1", None);
@@ -291,12 +308,15 @@ mod tests {
         for url in
             ["", "example.com", "/hook", "ftp://example.com/", "file:///etc/passwd", "https://", "data:,x"]
         {
-            check(url, Some(Refusal::NoUrl));
+            check(url, Some(WebhookTargetError::InvalidUrl));
         }
-        check(&format!("https://example.com/{}", "x".repeat(WEBHOOK_URL_BYTES_MAX)), Some(Refusal::NoUrl));
-        check("http://example.com/", Some(Refusal::NotEncrypted));
-        check("https://user:secret@example.com/", Some(Refusal::Credentials));
-        check("https://user@example.com/", Some(Refusal::Credentials));
+        check(
+            &format!("https://example.com/{}", "x".repeat(WEBHOOK_URL_BYTES_MAX)),
+            Some(WebhookTargetError::InvalidUrl),
+        );
+        check("http://example.com/", Some(WebhookTargetError::NotEncrypted));
+        check("https://user:secret@example.com/", Some(WebhookTargetError::Credentials));
+        check("https://user@example.com/", Some(WebhookTargetError::Credentials));
         for url in [
             "https://localhost/",
             "https://LOCALHOST./",
@@ -316,20 +336,20 @@ mod tests {
             "https://[fe80::1]/",
             "https://0/",
         ] {
-            check(url, Some(Refusal::NotPublic));
+            check(url, Some(WebhookTargetError::NotPublic));
         }
-        assert!(Target::read("http://127.0.0.1:1/", WebhookTargets::Any).is_ok());
-        assert!(Target::read("http://a:b@127.0.0.1:1/", WebhookTargets::Any).is_err());
+        assert!(WebhookTarget::parse("http://127.0.0.1:1/", WebhookTargetPolicy::Any).is_ok());
+        assert!(WebhookTarget::parse("http://a:b@127.0.0.1:1/", WebhookTargetPolicy::Any).is_err());
     }
 
     #[tokio::test]
-    async fn k6_what_a_name_stands_for_is_looked_at_again_when_it_is_told() {
-        // A name that got past the look at the URL.
+    async fn k6_the_addresses_of_a_name_are_checked_again_for_each_connection() {
+        // A URL that `parse` would refuse.
         let url = Url::parse("https://localhost:1/").unwrap();
-        let target = Target { url, targets: WebhookTargets::Public };
-        let (lookups, scope) = (Lookups::default(), Scope::Owner(None));
-        assert_eq!(target.check(&lookups, &scope).await, Err(Refusal::NotPublic));
-        let client = target.client(&lookups, &scope, Duration::from_secs(1)).await;
-        assert_eq!(client.err(), Some(Refusal::NotPublic));
+        let target = WebhookTarget { url, policy: WebhookTargetPolicy::Public };
+        let (resolver, scope) = (HostResolver::default(), OwnerScope::Owner(None));
+        assert_eq!(target.check_address(&resolver, &scope).await, Err(WebhookTargetError::NotPublic));
+        let client = target.client(&resolver, &scope, Duration::from_secs(1)).await;
+        assert_eq!(client.err(), Some(WebhookTargetError::NotPublic));
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that misbehave, and tools that were about to be called when the server stopped.
+//! Panics in hooks and tools, and tool calls and stop requests that a shutdown interrupted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,28 +6,30 @@ use std::time::Duration;
 use agent::Frame;
 use async_trait::async_trait;
 use model::ToolSpec;
-use protocol::{AiMessage, Block, RunStatus, ThreadId};
-use runtime::{Failure, Hook, Repeat, StepContext, Tool, ToolContext, ToolOutput, Update};
-use scheduler::{Dispatch, Limits};
+use protocol::{AiMessage, ContentBlock, RunStatus, ThreadId};
+use runtime::{GraphUpdate, Hook, RepeatSafety, StepContext, StepFailure, Tool, ToolContext, ToolOutput};
+use scheduler::{Scheduler, SchedulerLimits};
 use serde_json::{Value, json};
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::world::{
-    GATE, LOCAL, World, at_gate, begun, ended, frames, gone, idle, join, on, row, said, say, saying,
+use crate::fixture::{
+    GATE, LOCAL, SchedulerFixture, drop_scheduler, end_statuses, gate_at_start, join, new_run_on,
+    read_to_end, run_row, submit_message, transcript_lines, user_request, wait_for_first_step,
+    wait_until_idle,
 };
 
-/// A tool that must not be called twice.
-struct Once;
+/// A tool whose calls must not be repeated.
+struct UnrepeatableTool;
 
 #[async_trait]
-impl Tool for Once {
+impl Tool for UnrepeatableTool {
     fn spec(&self) -> ToolSpec {
         let parameters = json!({"type": "object", "properties": {"panic": {"type": "boolean"}}});
         ToolSpec { name: "once".to_owned(), description: "Does something.".to_owned(), parameters }
     }
 
-    fn repeat(&self) -> Repeat {
-        Repeat::Never
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Unsafe
     }
 
     async fn call(&self, args: &Value, _: &ToolContext) -> ToolOutput {
@@ -36,132 +38,144 @@ impl Tool for Once {
     }
 }
 
-fn dispatch(world: &World) -> Arc<Dispatch> {
-    Dispatch::new(world.agent().with_tool(Arc::new(Once)), Limits::default())
+fn scheduler_with_tool(fixture: &SchedulerFixture) -> Arc<Scheduler> {
+    Scheduler::new(fixture.agent().with_tool(Arc::new(UnrepeatableTool)), SchedulerLimits::default())
 }
 
-/// A part of a turn that has a fault.
-struct Faulty;
+/// A hook that panics when the model calls a tool.
+struct FaultyHook;
 
 #[async_trait]
-impl Hook for Faulty {
+impl Hook for FaultyHook {
     fn name(&self) -> &'static str {
         "faulty"
     }
 
-    async fn after_model(&self, _: &StepContext<'_>, answer: &AiMessage) -> Result<Update, Failure> {
-        assert!(!answer.content.iter().any(|block| matches!(block, Block::ToolCall { .. })), "on purpose");
-        Ok(Update::default())
+    async fn after_model(&self, _: &StepContext<'_>, answer: &AiMessage) -> Result<GraphUpdate, StepFailure> {
+        assert!(
+            !answer.content.iter().any(|block| matches!(block, ContentBlock::ToolCall { .. })),
+            "on purpose"
+        );
+        Ok(GraphUpdate::default())
     }
 }
 
 #[tokio::test]
-async fn j9_what_panics_fails_its_run_alone_and_at_once() {
-    let call = Reply::call("c1", "once", json!({}));
-    let server = Server::start(Script::new([call, Reply::text("fine").repeated()])).unwrap();
-    let (world, thread) = (World::new(), ThreadId::generate());
-    world.configure(&server);
-    let dispatch = Dispatch::new(world.agent().with_hook(Arc::new(Faulty)), Limits::default());
-    let mut first = say(&dispatch, thread, "do it").await;
-    let second = say(&dispatch, thread, "hello").await;
-    assert_eq!(ended(&frames(&mut first.live).await), [RunStatus::Error]);
-    let failed = row(&dispatch, first.run.run_id).await.unwrap();
+async fn j9_a_panic_fails_its_own_run_only_and_at_once() {
+    let call = ScriptedReply::call("c1", "once", json!({}));
+    let server =
+        ScriptedServer::start(Script::new([call, ScriptedReply::text("fine").with_repeat()])).unwrap();
+    let (fixture, thread) = (SchedulerFixture::new(), ThreadId::generate());
+    fixture.configure(&server);
+    let scheduler =
+        Scheduler::new(fixture.agent().with_hook(Arc::new(FaultyHook)), SchedulerLimits::default());
+    let mut first = submit_message(&scheduler, thread, "do it").await;
+    let second = submit_message(&scheduler, thread, "hello").await;
+    assert_eq!(end_statuses(&read_to_end(&mut first.reader).await), [RunStatus::Error]);
+    let failed = run_row(&scheduler, first.run.run_id).await.unwrap();
     assert_eq!(failed.status, RunStatus::Error);
     assert!(failed.failure.unwrap().message.contains("panicked"));
-    assert_eq!(join(&dispatch, &second).await.status, RunStatus::Success);
-    let other = dispatch.create(&LOCAL, on(ThreadId::generate(), saying("hi"))).await.unwrap();
-    assert_eq!(join(&dispatch, &other).await.status, RunStatus::Success);
-    dispatch.shutdown(Duration::from_secs(60)).await;
+    assert_eq!(join(&scheduler, &second).await.status, RunStatus::Success);
+    let other =
+        scheduler.create_run(&LOCAL, new_run_on(ThreadId::generate(), user_request("hi"))).await.unwrap();
+    assert_eq!(join(&scheduler, &other).await.status, RunStatus::Success);
+    scheduler.shutdown(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
-async fn j9_a_tool_that_panics_fails_its_call_alone() {
-    let call = Reply::call("c1", "once", json!({"panic": true}));
-    let server = Server::start(Script::new([call, Reply::text("fine").repeated()])).unwrap();
-    let (world, thread) = (World::new(), ThreadId::generate());
-    world.configure(&server);
-    let dispatch = dispatch(&world);
-    let created = say(&dispatch, thread, "do it").await;
-    assert_eq!(join(&dispatch, &created).await.status, RunStatus::Success);
-    dispatch.shutdown(Duration::from_secs(60)).await;
+async fn j9_a_tool_that_panics_fails_its_own_call_only() {
+    let call = ScriptedReply::call("c1", "once", json!({"panic": true}));
+    let server =
+        ScriptedServer::start(Script::new([call, ScriptedReply::text("fine").with_repeat()])).unwrap();
+    let (fixture, thread) = (SchedulerFixture::new(), ThreadId::generate());
+    fixture.configure(&server);
+    let scheduler = scheduler_with_tool(&fixture);
+    let created = submit_message(&scheduler, thread, "do it").await;
+    assert_eq!(join(&scheduler, &created).await.status, RunStatus::Success);
+    scheduler.shutdown(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
-async fn j5_a_tool_that_was_about_to_be_called_when_the_server_stopped_is_called_at_the_next_start() {
-    let call = at_gate(Reply::call("c1", "once", json!({})));
-    let server = Server::start(Script::new([call, Reply::text("fine").repeated()])).unwrap();
-    let (world, thread) = (World::new(), ThreadId::generate());
-    world.configure(&server);
-    let before = dispatch(&world);
-    let mut created = say(&before, thread, "do it").await;
-    begun(&mut created.live).await;
-    let stopping = {
-        let before = Arc::clone(&before);
-        tokio::spawn(async move { before.shutdown(Duration::from_secs(60)).await })
+async fn j5_a_tool_call_that_a_shutdown_prevented_is_made_at_the_next_start() {
+    let call = gate_at_start(ScriptedReply::call("c1", "once", json!({})));
+    let server =
+        ScriptedServer::start(Script::new([call, ScriptedReply::text("fine").with_repeat()])).unwrap();
+    let (fixture, thread) = (SchedulerFixture::new(), ThreadId::generate());
+    fixture.configure(&server);
+    let first_server = scheduler_with_tool(&fixture);
+    let mut created = submit_message(&first_server, thread, "do it").await;
+    wait_for_first_step(&mut created.reader).await;
+    let shutdown = {
+        let first_server = Arc::clone(&first_server);
+        tokio::spawn(async move { first_server.shutdown(Duration::from_secs(60)).await })
     };
     while !matches!(
-        before.exclusive(&LOCAL, ThreadId::generate(), |_| async {}).await,
+        first_server.run_exclusive(&LOCAL, ThreadId::generate(), |_| async {}).await,
         Err(scheduler::Error::ShuttingDown)
     ) {
         tokio::task::yield_now().await;
     }
-    server.open(GATE);
-    stopping.await.unwrap();
-    assert_eq!(row(&before, created.run.run_id).await.unwrap().status, RunStatus::Running);
-    assert_eq!(ended(&frames(&mut created.live).await), []);
-    gone(before).await;
+    server.open_gate(GATE);
+    shutdown.await.unwrap();
+    assert_eq!(run_row(&first_server, created.run.run_id).await.unwrap().status, RunStatus::Running);
+    assert_eq!(end_statuses(&read_to_end(&mut created.reader).await), []);
+    drop_scheduler(first_server).await;
 
-    let after = dispatch(&world);
-    assert_eq!(after.recover().await.unwrap().resumed, 1);
-    assert_eq!(join(&after, &created).await.status, RunStatus::Success);
-    let lines = said(&after, thread).await;
+    let next_server = scheduler_with_tool(&fixture);
+    assert_eq!(next_server.recover().await.unwrap().resumed, 1);
+    assert_eq!(join(&next_server, &created).await.status, RunStatus::Success);
+    let lines = transcript_lines(&next_server, thread).await;
     assert!(lines.contains(&"T: it is done".to_owned()), "{lines:?}");
-    after.shutdown(Duration::from_secs(60)).await;
+    next_server.shutdown(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
-async fn i5_a_stop_that_a_crash_cut_off_reaches_the_sub_agent_too() {
-    let call = Reply::call("c1", "task", json!({"description": "count", "prompt": "Hens."}));
-    let script = Script::new([call, Reply::fault(Fault::Hang), Reply::text("never").repeated()]);
-    let server = Server::start(script).unwrap();
-    let (world, thread) = (World::new(), ThreadId::generate());
-    let before = world.over(&server);
-    let created = say(&before, thread, "count").await;
-    server.called(2).await;
-    before.agent(&LOCAL).runs().stop_run(created.run.run_id).await.unwrap();
-    before.shutdown(Duration::ZERO).await;
-    gone(before).await;
+async fn i5_a_stop_request_before_a_crash_reaches_the_sub_agent_too() {
+    let call = ScriptedReply::call("c1", "task", json!({"description": "count", "prompt": "Hens."}));
+    let script = Script::new([
+        call,
+        ScriptedReply::fault(ScriptedFault::Hang),
+        ScriptedReply::text("never").with_repeat(),
+    ]);
+    let server = ScriptedServer::start(script).unwrap();
+    let (fixture, thread) = (SchedulerFixture::new(), ThreadId::generate());
+    let first_server = fixture.scheduler_with_model(&server);
+    let created = submit_message(&first_server, thread, "count").await;
+    server.wait_for_calls(2).await;
+    first_server.agent(&LOCAL).runs().stop_run(created.run.run_id).await.unwrap();
+    first_server.shutdown(Duration::ZERO).await;
+    drop_scheduler(first_server).await;
 
-    let after = world.dispatch(Limits::default());
-    assert_eq!(after.recover().await.unwrap().resumed, 1, "the sub-agent is its parent's to go on with");
-    assert_eq!(join(&after, &created).await.status, RunStatus::Cancelled);
-    idle(&after).await;
-    after.recover().await.unwrap();
-    assert_eq!(after.agent(&LOCAL).store().active_runs(None).await.unwrap(), []);
-    assert_eq!(server.requests().len(), 2, "nobody is asked after the stop");
-    after.shutdown(Duration::from_secs(60)).await;
+    let next_server = fixture.new_scheduler(SchedulerLimits::default());
+    assert_eq!(next_server.recover().await.unwrap().resumed, 1, "the parent resumes its sub-agent");
+    assert_eq!(join(&next_server, &created).await.status, RunStatus::Cancelled);
+    wait_until_idle(&next_server).await;
+    next_server.recover().await.unwrap();
+    assert_eq!(next_server.agent(&LOCAL).store().active_runs(None).await.unwrap(), []);
+    assert_eq!(server.requests().len(), 2, "no model is called after the stop");
+    next_server.shutdown(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]
-async fn i9_the_runs_of_exclusive_work_are_seen_by_those_who_follow_the_thread() {
-    let server = Server::start(Script::new([Reply::text("fine").repeated()])).unwrap();
-    let (world, thread) = (World::new(), ThreadId::generate());
-    let dispatch = world.over(&server);
-    let first = say(&dispatch, thread, "hello").await;
-    join(&dispatch, &first).await;
-    let mut reader = dispatch.thread_live(&LOCAL, thread).from_now();
-    let agent = dispatch.agent(&LOCAL);
-    let work = move |alone: scheduler::Alone| async move {
-        agent.runs().send(thread, "again", &alone.frames, &alone.cancel).await.unwrap().run_id
+async fn i9_readers_of_the_thread_see_the_runs_of_exclusive_work() {
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("fine").with_repeat()])).unwrap();
+    let (fixture, thread) = (SchedulerFixture::new(), ThreadId::generate());
+    let scheduler = fixture.scheduler_with_model(&server);
+    let first = submit_message(&scheduler, thread, "hello").await;
+    join(&scheduler, &first).await;
+    let mut reader = scheduler.thread_reader(&LOCAL, thread).skip_ended();
+    let agent = scheduler.agent(&LOCAL);
+    let work = move |context: scheduler::ExclusiveContext| async move {
+        agent.runs().send_message(thread, "again", &context.frames, &context.cancel).await.unwrap().run_id
     };
-    let run_id = dispatch.exclusive(&LOCAL, thread, work).await.unwrap();
-    let Some(scheduler::ThreadItem::Run(mut live)) = reader.next().await else {
+    let run_id = scheduler.run_exclusive(&LOCAL, thread, work).await.unwrap();
+    let Some(scheduler::ThreadItem::Run(mut run_reader)) = reader.next().await else {
         unreachable!("it has begun")
     };
-    assert_eq!(live.run_id, run_id);
-    let items = frames(&mut live).await;
-    assert_eq!(ended(&items), [RunStatus::Success]);
-    let is_text = |item: &agent::Item| matches!(item, agent::Item::Frame(_, frame) if matches!(**frame, Frame::Text { .. }));
+    assert_eq!(run_reader.run_id, run_id);
+    let items = read_to_end(&mut run_reader).await;
+    assert_eq!(end_statuses(&items), [RunStatus::Success]);
+    let is_text = |item: &agent::SubscriptionItem| matches!(item, agent::SubscriptionItem::Frame(_, frame) if matches!(**frame, Frame::Text { .. }));
     assert!(items.iter().any(is_text));
-    dispatch.shutdown(Duration::from_secs(60)).await;
+    scheduler.shutdown(Duration::from_secs(60)).await;
 }

@@ -1,8 +1,11 @@
-//! Dispatch from the outside, over a scripted model: order, strategies, stopping, streams, crashes, two processes, shutdown.
+//! Tests of the scheduler through its public interface, with a scripted model: order, strategies, cancellation,
+//! streams, crashes, several processes, shutdown.
 
 #[cfg(test)]
 mod cancel;
 mod faults;
+#[cfg(test)]
+mod fixture;
 #[cfg(test)]
 mod order;
 #[cfg(test)]
@@ -15,5 +18,3 @@ mod stream;
 mod stress;
 #[cfg(test)]
 mod webhooks;
-#[cfg(test)]
-mod world;

@@ -1,7 +1,7 @@
-//! Several processes on one journal: each takes what is its own, and what one leaves another takes up.
+//! Several processes on one journal: each drives its own runs, and takes over the runs of a process that died.
 
-mod alone;
-mod elsewhere;
+mod exclusive;
 mod processes;
+mod remote;
 mod replicas;
 mod servers;

@@ -1,71 +1,74 @@
-//! Everything at once: many clients who begin, stop, leave and come back on a few threads. Afterwards every run has ended,
-//! and nothing is held.
+//! A stress test: many clients create, cancel, join and abandon runs on a few threads. Afterwards every run has ended,
+//! and every permit has been returned.
 
 use std::sync::Arc;
 
-use protocol::{EventType, Multitask, OnDisconnect, RunRequest, ThreadId};
-use scheduler::{CancelAction, Dispatch, Error, Limits};
+use protocol::{DisconnectMode, EventType, MultitaskStrategy, RunRequest, ThreadId};
+use scheduler::{CancelAction, Error, Scheduler, SchedulerLimits};
 
-use crate::world::{LOCAL, World, answering, events, frames, idle, on, saying};
+use crate::fixture::{
+    LOCAL, SchedulerFixture, answering_model, events, new_run_on, read_to_end, user_request, wait_until_idle,
+};
 
 const CLIENTS: u64 = 8;
 const ROUNDS: u64 = 30;
 
-/// The same numbers at every run.
-struct Dice(u64);
+/// A deterministic pseudo-random generator, so that every test run uses the same numbers.
+struct TestRng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl TestRng {
+    fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
+        (self.0 >> 33) % limit
     }
 }
 
-fn request(dice: &mut Dice) -> RunRequest {
+fn random_request(rng: &mut TestRng) -> RunRequest {
     let strategies = [
-        Multitask::Enqueue,
-        Multitask::Enqueue,
-        Multitask::Interrupt,
-        Multitask::Rollback,
-        Multitask::Reject,
+        MultitaskStrategy::Enqueue,
+        MultitaskStrategy::Enqueue,
+        MultitaskStrategy::Interrupt,
+        MultitaskStrategy::Rollback,
+        MultitaskStrategy::Reject,
     ];
-    let on_disconnect = [OnDisconnect::Continue, OnDisconnect::Cancel];
+    let on_disconnect = [DisconnectMode::Continue, DisconnectMode::Cancel];
     RunRequest {
-        multitask_strategy: strategies[usize::try_from(dice.roll(5)).unwrap()],
-        on_disconnect: on_disconnect[usize::try_from(dice.roll(2)).unwrap()],
-        stream_resumable: dice.roll(2) == 0,
-        ..saying("hello")
+        multitask_strategy: strategies[usize::try_from(rng.below(5)).unwrap()],
+        on_disconnect: on_disconnect[usize::try_from(rng.below(2)).unwrap()],
+        stream_resumable: rng.below(2) == 0,
+        ..user_request("hello")
     }
 }
 
-async fn client(dispatch: Arc<Dispatch>, threads: [ThreadId; 3], number: u64) {
-    let mut dice = Dice(number);
+async fn run_client(scheduler: Arc<Scheduler>, threads: [ThreadId; 3], number: u64) {
+    let mut rng = TestRng(number);
     for _ in 0..ROUNDS {
-        let thread = threads[usize::try_from(dice.roll(3)).unwrap()];
-        if dice.roll(8) == 0 {
+        let thread = threads[usize::try_from(rng.below(3)).unwrap()];
+        if rng.below(8) == 0 {
             let work = |_| async { tokio::task::yield_now().await };
-            let done = dispatch.exclusive(&LOCAL, thread, work).await;
-            assert!(matches!(done, Ok(()) | Err(Error::Full { .. })), "{done:?}");
+            let done = scheduler.run_exclusive(&LOCAL, thread, work).await;
+            assert!(matches!(done, Ok(()) | Err(Error::QueueFull { .. })), "{done:?}");
             continue;
         }
-        let mut created = match dispatch.create(&LOCAL, on(thread, request(&mut dice))).await {
-            Ok(created) => created,
-            Err(Error::Busy { .. } | Error::Full { .. }) => continue,
-            Err(error) => unreachable!("failed to {error}"),
-        };
-        match dice.roll(4) {
+        let mut created =
+            match scheduler.create_run(&LOCAL, new_run_on(thread, random_request(&mut rng))).await {
+                Ok(created) => created,
+                Err(Error::Busy { .. } | Error::QueueFull { .. }) => continue,
+                Err(error) => unreachable!("failed to {error}"),
+            };
+        match rng.below(4) {
             0 => {
-                frames(&mut created.live).await;
+                read_to_end(&mut created.reader).await;
             }
             1 => {
                 let action = [CancelAction::Interrupt, CancelAction::Rollback];
-                let action = action[usize::try_from(dice.roll(2)).unwrap()];
-                match dispatch.cancel(&LOCAL, thread, created.run.run_id, action).await {
+                let action = action[usize::try_from(rng.below(2)).unwrap()];
+                match scheduler.cancel_run(&LOCAL, thread, created.run.run_id, action).await {
                     Ok(()) | Err(Error::Ended { .. } | Error::UnknownRun { .. }) => {}
                     Err(error) => unreachable!("failed to {error}"),
                 }
             }
-            2 => match dispatch.join(&LOCAL, thread, created.run.run_id).await {
+            2 => match scheduler.join_run(&LOCAL, thread, created.run.run_id).await {
                 Ok(run) => assert!(!run.status.is_active()),
                 Err(Error::UnknownRun { .. }) => {}
                 Err(error) => unreachable!("failed to {error}"),
@@ -76,62 +79,63 @@ async fn client(dispatch: Arc<Dispatch>, threads: [ThreadId; 3], number: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn j1_whatever_clients_do_every_run_ends_and_none_meets_another() {
-    let (world, server) = (World::new(), answering("yes"));
-    world.configure(&server);
-    let limits = Limits { runs_max: 2, queue_max: 12, ..Limits::default() };
-    let dispatch = world.dispatch(limits);
+async fn j1_under_concurrent_clients_every_run_ends_and_no_two_runs_of_a_thread_overlap() {
+    let (fixture, server) = (SchedulerFixture::new(), answering_model("yes"));
+    fixture.configure(&server);
+    let limits = SchedulerLimits { runs_max: 2, queue_max: 12, ..SchedulerLimits::default() };
+    let scheduler = fixture.new_scheduler(limits);
     let threads = [ThreadId::generate(), ThreadId::generate(), ThreadId::generate()];
     for thread in threads {
-        dispatch
+        scheduler
             .agent(&LOCAL)
             .threads()
-            .ensure(Some(thread), Default::default(), agent::IfExists::DoNothing)
+            .ensure_thread(Some(thread), Default::default(), agent::IfExists::DoNothing)
             .await
             .unwrap();
     }
-    let clients: Vec<_> =
-        (0..CLIENTS).map(|number| tokio::spawn(client(Arc::clone(&dispatch), threads, number))).collect();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| tokio::spawn(run_client(Arc::clone(&scheduler), threads, number)))
+        .collect();
     for client in clients {
         client.await.unwrap();
     }
     for thread in threads {
-        dispatch.exclusive(&LOCAL, thread, |_| async {}).await.unwrap();
-        idle(&dispatch).await;
-        let store = Arc::clone(dispatch.agent(&LOCAL).store());
+        scheduler.run_exclusive(&LOCAL, thread, |_| async {}).await.unwrap();
+        wait_until_idle(&scheduler).await;
+        let store = Arc::clone(scheduler.agent(&LOCAL).store());
         assert!(store.active_runs(Some(thread)).await.unwrap().is_empty());
         assert!(store.queued_runs(Some(thread)).await.unwrap().is_empty());
-        let mut working = None;
-        for event in events(&dispatch, thread).await {
+        let mut active = None;
+        for event in events(&scheduler, thread).await {
             let ended = [EventType::RunEnded, EventType::RunFailed]
                 .iter()
-                .any(|one| one.as_str() == event.event_type);
+                .any(|event_type| event_type.as_str() == event.event_type);
             if event.event_type == EventType::RunStarted.as_str() {
-                assert_eq!(working, None, "a run began while another worked");
-                working = event.run_id;
-            } else if ended && working == event.run_id {
-                working = None;
+                assert_eq!(active, None, "a run started while another was active");
+                active = event.run_id;
+            } else if ended && active == event.run_id {
+                active = None;
             }
         }
     }
-    // All places were given back: as many as there are find one, and no more.
-    let hold = agent::CancellationToken::new();
-    let taking = |number: usize| {
-        let (dispatch, held) = (Arc::clone(&dispatch), hold.clone());
-        let work = move |_| async move { held.cancelled().await };
-        tokio::spawn(async move { (number, dispatch.exclusive(&LOCAL, threads[0], work).await) })
+    // All permits were returned: exactly as many as the limit can be acquired again.
+    let release = agent::CancellationToken::new();
+    let occupy = |number: usize| {
+        let (scheduler, released) = (Arc::clone(&scheduler), release.clone());
+        let work = move |_| async move { released.cancelled().await };
+        tokio::spawn(async move { (number, scheduler.run_exclusive(&LOCAL, threads[0], work).await) })
     };
-    let first = taking(0);
-    while dispatch.figures().working == 0 {
+    let first = occupy(0);
+    while scheduler.metrics().busy_threads == 0 {
         tokio::task::yield_now().await;
     }
-    let others: Vec<_> = (1..=12).map(taking).collect();
-    while dispatch.figures().waiting < 12 {
+    let others: Vec<_> = (1..=12).map(occupy).collect();
+    while scheduler.metrics().queued < 12 {
         tokio::task::yield_now().await;
     }
-    let refused = taking(13).await.unwrap().1;
-    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
-    hold.cancel();
+    let refused = occupy(13).await.unwrap().1;
+    assert!(matches!(refused, Err(Error::QueueFull { .. })), "{refused:?}");
+    release.cancel();
     for done in std::iter::once(first).chain(others) {
         done.await.unwrap().1.unwrap();
     }

@@ -5,37 +5,37 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::measured::{Heard, now};
+use crate::timing::{EventArrivals, now};
 
 /// A client of a server.
 #[derive(Clone)]
-pub struct Client {
+pub struct BenchClient {
     address: String,
     key: String,
 }
 
 /// A run, and its thread.
 #[derive(Clone)]
-pub struct Begun {
+pub struct BenchRun {
     pub thread: String,
     pub run: String,
     /// When it was asked for.
-    pub asked: f64,
+    pub requested_at: f64,
 }
 
-impl Client {
+impl BenchClient {
     /// Returns a client of the server that said this of itself.
-    pub fn of(about: &Value) -> Self {
+    pub fn from_announcement(about: &Value) -> Self {
         let text = |name: &str| about[name].as_str().expect("it says so").to_owned();
         let key = std::fs::read_to_string(text("token_file")).expect("it can be read");
         Self { address: text("addr"), key: key.trim().to_owned() }
     }
 
     /// Begins a run that is to be like that, on that thread or a new one.
-    pub fn begin(&self, like: &str, thread: Option<&str>) -> Begun {
+    pub fn start_run(&self, like: &str, thread: Option<&str>) -> BenchRun {
         let thread = match thread {
             Some(thread) => thread.to_owned(),
-            None => text(&self.post("/threads", &json!({})), "thread_id"),
+            None => string_field(&self.post("/threads", &json!({})), "thread_id"),
         };
         let body = json!({
             "assistant_id": "agent", "stream_mode": ["updates"], "stream_resumable": true,
@@ -43,27 +43,27 @@ impl Client {
         });
         let asked = now();
         let run = self.post(&format!("/threads/{thread}/runs"), &body);
-        Begun { thread, run: text(&run, "run_id"), asked }
+        BenchRun { thread, run: string_field(&run, "run_id"), requested_at: asked }
     }
 
     /// Waits for a run's end.
-    pub fn join(&self, begun: &Begun) {
+    pub fn wait_for_run(&self, begun: &BenchRun) {
         let path = format!("/threads/{}/runs/{}/join", begun.thread, begun.run);
         let mut answer = String::new();
         self.send("GET", &path, "").read_to_string(&mut answer).expect("it is told");
     }
 
     /// Follows a run from its beginning to its end, and returns when which event was heard of.
-    pub fn heard(&self, begun: &Begun) -> Heard {
+    pub fn follow_run(&self, begun: &BenchRun) -> EventArrivals {
         let path = format!("/threads/{}/runs/{}/stream", begun.thread, begun.run);
         let mut lines = self.send("GET", &path, "").lines().map_while(Result::ok);
         let head = lines.by_ref().take_while(|line| !line.is_empty()).next().unwrap_or_default();
         assert!(head.contains(" 200 "), "{head}");
-        let mut heard = Heard::since(now());
+        let mut heard = EventArrivals::starting_at(now());
         for line in lines {
             if let Some(id) = line.strip_prefix("id: ") {
                 let seq = id.split('-').next().and_then(|seq| seq.parse().ok());
-                heard.note(seq.expect("an id begins with a seq"), now());
+                heard.record(seq.expect("an id begins with a seq"), now());
             }
         }
         heard
@@ -92,6 +92,6 @@ impl Client {
     }
 }
 
-fn text(answer: &Value, name: &str) -> String {
+fn string_field(answer: &Value, name: &str) -> String {
     answer[name].as_str().expect("it is in the answer").to_owned()
 }

@@ -5,61 +5,61 @@
 //! `cargo bench -p segue --bench replicas` prints the tables; nothing is asserted.
 
 mod client;
-mod measured;
+mod timing;
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
-use test_postgres::{Cluster, Database, Place, Settings};
+use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_postgres::{Cluster, TestDatabase, DataLocation, ClusterSettings};
 
-use crate::client::Client;
-use crate::measured::{Measured, Times};
+use crate::client::BenchClient;
+use crate::timing::{TimingDatabase, DurationSamples};
 
 /// Runs that are followed one after the other, and together.
-const FOLLOWED: [(usize, usize); 3] = [(10, 1), (64, 16), (128, 64)];
+const FOLLOWED_RUNS: [(usize, usize); 3] = [(10, 1), (64, 16), (128, 64)];
 /// Steps of a run that is followed in which the model calls a tool.
 const STEPS: usize = 20;
 /// How long a call of the tool takes, in seconds: events come apart from each other, as those of a real model do.
 const CALL_SECONDS: &str = "0.02";
 /// Runs whose beginning is measured, of each kind.
-const BEGUN: usize = 200;
+const STARTED_RUNS: usize = 200;
 /// How often a server is told to end whose runs wait.
 const RESTARTS: usize = 5;
 
 fn main() {
-    let bench = Bench::start();
+    let bench = ReplicaBench::start();
     println!("from an event's commit until a client has it, ms");
-    println!("{:>14} {:>8} {}", "runs at once", "events", Times::HEAD);
-    for (runs, at_once) in FOLLOWED {
-        bench.streams(runs, at_once);
+    println!("{:>14} {:>8} {}", "runs at once", "events", DurationSamples::TABLE_HEADER);
+    for (runs, at_once) in FOLLOWED_RUNS {
+        bench.measure_streams(runs, at_once);
     }
     println!("\nfrom the moment a run may begin until it has, ms");
-    println!("{:>46} {:>8} {}", "", "runs", Times::HEAD);
-    bench.free();
-    bench.behind("behind a run of the server that was asked", (0, 0));
-    bench.behind("behind a run of another server", (0, 1));
-    bench.given_up();
+    println!("{:>46} {:>8} {}", "", "runs", DurationSamples::TABLE_HEADER);
+    bench.measure_start_on_free_thread();
+    bench.measure_start_behind_run("behind a run of the server that was asked", (0, 0));
+    bench.measure_start_behind_run("behind a run of another server", (0, 1));
+    bench.measure_start_after_shutdown();
 }
 
 /// A database, a model, and two servers.
-struct Bench {
-    measured: Measured,
-    servers: [Served; 2],
+struct ReplicaBench {
+    timing: TimingDatabase,
+    servers: [BenchServer; 2],
     folder: tempfile::TempDir,
-    model: Server,
-    database: Database,
+    model: ScriptedServer,
+    database: TestDatabase,
     _cluster: Cluster,
 }
 
 /// A server, and where it is.
-struct Served {
+struct BenchServer {
     child: Child,
-    client: Client,
+    client: BenchClient,
 }
 
-impl Drop for Served {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         // One that has ended cannot be stopped again.
         let _ = self.child.kill();
@@ -67,7 +67,7 @@ impl Drop for Served {
     }
 }
 
-impl Bench {
+impl ReplicaBench {
     fn start() -> Self {
         let options = vec![
             ("fsync", "on"),
@@ -75,35 +75,35 @@ impl Bench {
             ("shared_buffers", "256MB"),
             ("track_commit_timestamp", "on"),
         ];
-        let settings = Settings { place: Place::Disk, options, ..Settings::default() };
+        let settings = ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
         let cluster = Cluster::start_with(&settings).expect("PostgreSQL is installed");
         let database = cluster.create_database().expect("the server runs");
         let folder = tempfile::tempdir().expect("a folder");
-        let model = Server::start(script()).expect("the model starts");
+        let model = ScriptedServer::start(model_script()).expect("the model starts");
         std::fs::create_dir_all(folder.path().join("home")).expect("a folder");
         let allowed = "[permissions]\nallow = [\"execute\"]\n";
         std::fs::write(folder.path().join("home/config.toml"), allowed).expect("the settings are written");
-        let servers = [(); 2].map(|()| serve(&folder, &model, &database));
-        let measured = Measured::of(&database.socket_url());
-        Self { measured, servers, folder, model, database, _cluster: cluster }
+        let servers = [(); 2].map(|()| start_server(&folder, &model, &database));
+        let timing = TimingDatabase::open(&database.socket_url());
+        Self { timing, servers, folder, model, database, _cluster: cluster }
     }
 
     /// Follows runs of the first server at both, and prints how long events are on their way.
-    fn streams(&self, runs: usize, at_once: usize) {
-        let (mut here, mut there) = (Times::default(), Times::default());
+    fn measure_streams(&self, runs: usize, at_once: usize) {
+        let (mut here, mut there) = (DurationSamples::default(), DurationSamples::default());
         for _ in 0..runs / at_once {
-            let begun: Vec<_> = (0..at_once).map(|_| self.servers[0].client.begin("work", None)).collect();
+            let begun: Vec<_> = (0..at_once).map(|_| self.servers[0].client.start_run("work", None)).collect();
             let heard: Vec<_> = std::thread::scope(|scope| {
-                let listen = |(run, server): (&client::Begun, usize)| {
+                let listen = |(run, server): (&client::BenchRun, usize)| {
                     let (client, run) = (self.servers[server].client.clone(), run.clone());
-                    scope.spawn(move || client.heard(&run))
+                    scope.spawn(move || client.follow_run(&run))
                 };
                 let both = begun.iter().map(|run| [0, 1].map(|server| listen((run, server))));
                 let both: Vec<_> = both.collect();
                 both.into_iter().map(|two| two.map(|one| one.join().expect("a stream is whole"))).collect()
             });
             for (run, [own, other]) in begun.iter().zip(heard) {
-                let commits = self.measured.commits(&run.thread);
+                let commits = self.timing.commit_times(&run.thread);
                 here.extend(own.delays(&commits));
                 there.extend(other.delays(&commits));
             }
@@ -113,72 +113,72 @@ impl Bench {
     }
 
     /// Prints how soon a run begins whose thread is free: until its beginning is committed, from when it was asked for.
-    fn free(&self) {
-        let mut times = Times::default();
-        for _ in 0..BEGUN {
-            let run = self.servers[0].client.begin("quick", None);
-            times.push(self.measured.began(&run) - run.asked);
-            self.servers[0].client.join(&run);
+    fn measure_start_on_free_thread(&self) {
+        let mut times = DurationSamples::default();
+        for _ in 0..STARTED_RUNS {
+            let run = self.servers[0].client.start_run("quick", None);
+            times.push(self.timing.start_time(&run) - run.requested_at);
+            self.servers[0].client.wait_for_run(&run);
         }
-        print("on a free thread, from the request", &times);
+        print_samples("on a free thread, from the request", &times);
     }
 
     /// Prints how soon a run begins that waits for another one of its thread: until its beginning is committed, from the
     /// commit of the other one's end.
-    fn behind(&self, what: &str, (first, second): (usize, usize)) {
-        let mut times = Times::default();
-        for _ in 0..BEGUN {
-            let working = self.servers[first].client.begin("brief", None);
-            let waits = self.servers[second].client.begin("quick", Some(&working.thread));
-            self.servers[second].client.join(&waits);
-            let ended = self.measured.ended(&working);
-            times.extend((self.measured.began(&waits) > ended).then(|| self.measured.began(&waits) - ended));
+    fn measure_start_behind_run(&self, what: &str, (first, second): (usize, usize)) {
+        let mut times = DurationSamples::default();
+        for _ in 0..STARTED_RUNS {
+            let working = self.servers[first].client.start_run("brief", None);
+            let waits = self.servers[second].client.start_run("quick", Some(&working.thread));
+            self.servers[second].client.wait_for_run(&waits);
+            let ended = self.timing.end_time(&working);
+            times.extend((self.timing.start_time(&waits) > ended).then(|| self.timing.start_time(&waits) - ended));
         }
-        print(what, &times);
+        print_samples(what, &times);
     }
 
     /// Prints how soon a run begins elsewhere that waited in a server which ends: until its beginning is committed, from when
     /// that was told to end and from the commit of the run's end it waited for.
-    fn given_up(&self) {
-        let mut times = Times::default();
+    fn measure_start_after_shutdown(&self) {
+        let mut times = DurationSamples::default();
         for _ in 0..RESTARTS {
-            let ending = serve(&self.folder, &self.model, &self.database);
-            let working = self.servers[0].client.begin("brief", None);
-            let waits = ending.client.begin("quick", Some(&working.thread));
-            let told = measured::now();
+            let ending = start_server(&self.folder, &self.model, &self.database);
+            let working = self.servers[0].client.start_run("brief", None);
+            let waits = ending.client.start_run("quick", Some(&working.thread));
+            let told = timing::now();
             let id = rustix::process::Pid::from_child(&ending.child);
             rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it is there");
-            self.servers[1].client.join(&waits);
-            let free = self.measured.ended(&working).max(told);
-            times.push(self.measured.began(&waits) - free);
+            self.servers[1].client.wait_for_run(&waits);
+            let free = self.timing.end_time(&working).max(told);
+            times.push(self.timing.start_time(&waits) - free);
         }
-        print("that waited in a server which ends", &times);
+        print_samples("that waited in a server which ends", &times);
     }
 }
 
-fn print(what: &str, times: &Times) {
+fn print_samples(what: &str, times: &DurationSamples) {
     println!("{what:>46} {:>8} {times}", times.len());
 }
 
 /// Returns a model that calls a tool so many times where it is told to work, once where that is to be brief, and answers.
-fn script() -> Script {
+fn model_script() -> Script {
     let call = |id: &str, seconds: &str| {
-        Reply::text("I look.").and_call(id, "execute", json!({"command": format!("sleep {seconds}")}))
+        ScriptedReply::text("I look.").with_call(id, "execute", json!({"command": format!("sleep {seconds}")}))
     };
-    let mut replies: Vec<Reply> = (1..=STEPS)
+    let mut replies: Vec<ScriptedReply> = (1..=STEPS)
         .map(|step| {
             call(&format!("c{step}"), CALL_SECONDS)
                 .when_body_contains("work it is")
                 .when_turn_is(1, step)
-                .repeated()
+                .with_repeat()
         })
         .collect();
-    replies.push(call("c1", "0.1").when_body_contains("brief it is").when_turn_is(1, 1).repeated());
-    replies.push(Reply::text("Done.").repeated());
-    Script::new(replies).keeping(1)
+    replies.push(call("c1", "0.1").when_body_contains("brief it is").when_turn_is(1, 1).with_repeat());
+    replies.push(ScriptedReply::text("Done.").with_repeat());
+    Script::new(replies).with_requests_kept(1)
 }
 
-fn serve(folder: &tempfile::TempDir, model: &Server, database: &Database) -> Served {
+fn start_server(folder: &tempfile::TempDir, model: &ScriptedServer, database: &TestDatabase) -> BenchServer {
     let mut command = Command::new(env!("CARGO_BIN_EXE_segue"));
     command.args(["serve", "--addr", "127.0.0.1:0", "--json"]).current_dir(folder.path()).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -186,14 +186,14 @@ fn serve(folder: &tempfile::TempDir, model: &Server, database: &Database) -> Ser
     command.env("SEGUE_DATABASE_URL", database.socket_url());
     command.env("ANTHROPIC_BASE_URL", model.url()).env("ANTHROPIC_API_KEY", "bench");
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
-    let client = Client::of(&said(&mut child));
+    let client = BenchClient::from_announcement(&read_announcement(&mut child));
     // What it looks for at its start is over.
     std::thread::sleep(Duration::from_secs(1));
-    Served { child, client }
+    BenchServer { child, client }
 }
 
 /// Returns what a server says of itself.
-fn said(child: &mut Child) -> Value {
+fn read_announcement(child: &mut Child) -> Value {
     use std::io::BufRead as _;
     let output = child.stdout.take().expect("it has an output");
     let line = std::io::BufReader::new(output).lines().next().expect("it says where it is");

@@ -1,47 +1,47 @@
-//! The arguments of the commands about what the model is sent of a thread: `segue context`, `segue compact` and
-//! `segue uncompact`. What they mean is in the files under `commands`.
+//! The arguments of the commands about the model's context: `segue context`, `segue compact` and `segue uncompact`. The
+//! file `commands/compact.rs` performs them.
 
 use clap::Args;
 
-use crate::cli::{Model, one_or_more};
+use crate::cli::{ModelArgs, parse_positive};
 
-/// Show what fills the model's window in a thread, and when it will be condensed
+/// Show what fills the context window, and when compaction starts
 #[derive(Debug, Args)]
-pub(crate) struct Window {
+pub(crate) struct ContextArgs {
     /// The beginning of the thread's id, or `last`
     pub(crate) thread: String,
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: ModelArgs,
 }
 
-/// Condense the older part of a thread for the model
+/// Compact the older messages of a thread into a summary
 ///
-/// From then on the model is sent a summary in place of the older messages. The messages themselves stay: `segue history`
-/// shows all of them, and a marker where some were condensed; `segue uncompact` takes it back. Works offline with an
-/// extract; with a model configured, the model writes the summary. Long threads are condensed without being asked, as
-/// `[compaction]` in config.toml says.
+/// The model then gets the summary instead of those messages. The messages themselves stay: `segue history` shows them with
+/// a marker where they were compacted, and `segue uncompact` undoes the compaction. It works offline; if a model is
+/// configured, the model writes the summary. Long threads are compacted automatically, as `[compaction]` in config.toml
+/// says.
 #[derive(Debug, Args)]
-pub(crate) struct Compact {
+pub(crate) struct CompactArgs {
     /// The beginning of the thread's id, or `last`
     pub(crate) thread: String,
-    /// What the summary must keep above all
+    /// Topics that the summary must keep
     #[arg(long, value_name = "TEXT")]
     pub(crate) focus: Option<String>,
-    /// Leave the newest N messages as they are [default: as config.toml says]
-    #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
+    /// Do not compact the newest N messages [default: `[compaction]` in config.toml]
+    #[arg(long, value_name = "N", value_parser = parse_positive::<u64>)]
     pub(crate) keep: Option<u64>,
-    /// Show what it would be, and change nothing
+    /// Show the result without changing anything
     #[arg(long)]
     pub(crate) preview: bool,
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: ModelArgs,
 }
 
-/// Take the newest compaction of a thread back
+/// Undo the newest compaction of a thread
 ///
-/// The model is sent the original messages again. With an earlier compaction before it, that one is in effect again.
+/// The model gets the original messages again. If an earlier compaction exists, it is in effect again.
 #[derive(Debug, Args)]
-pub(crate) struct Uncompact {
+pub(crate) struct UncompactArgs {
     /// The beginning of the thread's id, or `last`
     pub(crate) thread: String,
 }

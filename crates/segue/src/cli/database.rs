@@ -1,35 +1,35 @@
-//! The arguments of `segue db` and `segue prune`. What they mean is in the files under `commands`.
+//! The arguments of `segue db` and `segue prune`. The files under `commands` perform them.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::memory::When;
+use super::memory::PastTime;
 
-/// Bring a database up to date, copy it into another one, back it up
+/// Migrate, copy or back up a database
 ///
-/// The database is the one that the other commands use, unless one is named. A URL that holds a password is better in
-/// SEGUE_DATABASE_URL or config.toml than among the arguments, which everybody on the machine can read.
+/// Without a URL, the command works on the database that all other commands use. Put a URL that contains a password into
+/// SEGUE_DATABASE_URL or config.toml: every user of the machine can read the arguments of a process.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Db {
-    /// Bring the schema up to date, as every other command does when it opens the database
+pub(crate) enum DbCommand {
+    /// Update the schema, as every other command does when it opens the database
     Migrate,
     /// Copy everything into an empty database, of the same kind or the other
     ///
-    /// Nothing may write to it meanwhile; what does is noticed, and the same command brings it over. It goes on where an earlier
-    /// one stopped. In the end every row is compared.
-    Copy(Copy),
-    /// Write everything into a file that opens like any other database: `--database-url sqlite:FILE`
+    /// Nothing may write to the source meanwhile. If something does, the command reports it, and running it again copies the
+    /// rest. An interrupted copy continues where it stopped. At the end, every row is compared.
+    Copy(DbCopyArgs),
+    /// Back up everything into a file that opens like any database: `--database-url sqlite:FILE`
     Backup {
-        /// The file; there must be none of that name [default: a new one in `backups` in the home folder]
+        /// The file, which must not exist yet [default: a new file in `backups` in the home folder]
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
 }
 
-/// The two databases of a copy.
+/// The source and the target of a copy.
 #[derive(Debug, Args)]
-pub(crate) struct Copy {
+pub(crate) struct DbCopyArgs {
     /// Database to copy: sqlite:PATH or postgres://… [default: the one in use]
     #[arg(long, value_name = "URL", required_unless_present = "to")]
     pub(crate) from: Option<String>,
@@ -38,16 +38,16 @@ pub(crate) struct Copy {
     pub(crate) to: Option<String>,
 }
 
-/// Delete threads in which nothing happened for long
+/// Delete threads that were inactive for a long time
 ///
-/// Those in which something works or waits stay, and so does a thread from which one came that stays. Threads of sub-agents go
-/// with the thread they work for.
+/// A thread stays if it has an active run, a queued run or a pending question, or if a thread that came from it stays.
+/// Threads of sub-agents are deleted with the thread they work for.
 #[derive(Debug, Args)]
-pub(crate) struct Prune {
-    /// For how long nothing happened: 90d, 12w, or a date such as 2026-03-01
-    #[arg(long, value_name = "WHEN", value_parser = When::read)]
-    pub(crate) older_than: When,
-    /// Show what would be deleted, and delete nothing
+pub(crate) struct PruneArgs {
+    /// Delete threads inactive for this long: 90d, 12w, or since a date such as 2026-03-01
+    #[arg(long, value_name = "WHEN", value_parser = PastTime::parse)]
+    pub(crate) older_than: PastTime,
+    /// Show the threads that would be deleted without deleting them
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Keep threads that have a name
@@ -56,10 +56,10 @@ pub(crate) struct Prune {
     /// Delete threads of every user of the server, not only your own
     #[arg(long)]
     pub(crate) everyone: bool,
-    /// Give the space back afterwards: a database in a file becomes smaller
+    /// Return the freed space to the file system; only for a database in a file
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) vacuum: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

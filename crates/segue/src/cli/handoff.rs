@@ -1,86 +1,252 @@
-//! The arguments of `segue handoff` and `segue recall`, which bridge threads. What they mean is in the files under `commands`.
+//! The arguments of `segue handoff`, its subcommands `stats` and `export`, and `segue recall`. The files under `commands`
+//! perform them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use protocol::Seq;
 
-use crate::cli::{Model, one_or_more};
+use crate::cli::{ModelArgs, parse_positive};
 
-/// The decisions a file can hold; the page with all of them is `docs/src/decisions.md`.
-pub(crate) const DECISIONS: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
-  accept   {"type": "approve"}, with "summary_sha256" only what you saw
+use super::memory::PastTime;
+
+/// The decisions that a decision file can hold. The page `docs/src/decisions.md` describes them in full.
+pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
+  accept   {"type": "approve"}; with "summary_sha256" only that text
   edit     {"type": "approve", "args": {"summary_md": "...", "title": "..."}}
   refine   {"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"feedback": "..."}}}
   revert   the same with "args": {"revert_to": 0}
   redraft  the same with "args": {"redraft": {"model": "provider/name"}}, or {}, or {"model": "extractive"}
   decline  {"type": "reject", "message": "..."}
   preview  {"type": "preview"}
-After refine, revert and redraft there is another proposal to decide about, and the exit code is 3."#;
+After refine, revert and redraft there is another proposal to decide on, and the exit code is 3."#;
 
-/// Carry what matters of a thread into a fresh one, with a summary you review
+/// The subcommands of `segue handoff`. Any other word in their position names a thread or a file.
+const SUBCOMMANDS: [&str; 2] = ["stats", "export"];
+
+/// Continue a thread in a fresh one, with a summary that you review
 ///
-/// A handoff is a bridge of context, not a fork: the new thread begins blank, and only what you see and accept goes along,
-/// into its first turn. The old thread stays as it is. Before you accept, you can have the summary refined with feedback,
-/// change it yourself or go back to an earlier draft. Works offline; with a model configured, the model drafts.
+/// A handoff is a bridge of context, not a fork: the new thread starts empty, and its first turn gets only the summary that
+/// you accept. The old thread does not change. Before you accept, you can refine the summary with feedback, edit it, or
+/// return to an earlier draft. It works offline; if a model is configured, the model drafts the summary.
 ///
-/// A handoff that is not decided waits, through restarts and for any client: `--list` shows those that wait, `--show` one of
-/// them, and `--decide` answers it.
+/// A pending handoff waits for a decision, also after a restart, and any client can answer it.
 #[derive(Debug, Args)]
-#[command(after_long_help = DECISIONS)]
-pub(crate) struct Handoff {
+#[command(
+    after_long_help = DECISIONS_HELP,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    override_usage = "segue handoff [OPTIONS] THREAD|FILE [GOAL]...\n       segue handoff stats|export ..."
+)]
+pub(crate) struct HandoffArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<HandoffCommand>,
     /// Thread (the beginning of its id, or `last`), or a session file of another agent (`-` is standard input)
     #[arg(value_name = "THREAD|FILE", required_unless_present_any = ["latest", "list", "show", "decide"])]
     pub(crate) source: Option<String>,
-    /// What the new thread is for
+    /// Purpose of the new thread
     #[arg(value_name = "GOAL")]
     pub(crate) goal: Vec<String>,
-    /// Take the newest session of an agent on this machine
+    /// Hand off the newest session of another agent on this machine
     #[arg(long)]
     pub(crate) latest: bool,
-    /// List the handoffs that wait, of all threads
-    #[arg(long, group = "looks", conflicts_with_all = ["source", "latest", "messages", "answer"])]
+    /// List the pending handoffs of all threads
+    #[arg(
+        long,
+        group = "pending_action",
+        help_heading = "Pending handoffs",
+        conflicts_with_all = ["source", "latest", "messages", "answer"]
+    )]
     pub(crate) list: bool,
-    /// Show one with everything that was proposed: its id, the beginning of it, or an interrupt's id
-    #[arg(long, group = "looks", value_name = "ID", conflicts_with_all = ["source", "latest", "messages", "answer"])]
+    /// Show a handoff and its drafts: the beginning of its id, or an interrupt's id
+    #[arg(
+        long,
+        group = "pending_action",
+        value_name = "ID",
+        help_heading = "Pending handoffs",
+        conflicts_with_all = ["source", "latest", "messages", "answer"]
+    )]
     pub(crate) show: Option<String>,
-    /// With --show: that draft, counted from 1 [default: the newest]
-    #[arg(long, value_name = "N", requires = "show", conflicts_with_all = ["source", "latest", "list", "decide"])]
+    /// With --show: the number of the draft, from 1 [default: the newest]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "show",
+        help_heading = "Pending handoffs",
+        conflicts_with_all = ["source", "latest", "list", "decide"]
+    )]
     pub(crate) draft: Option<u32>,
-    /// Answer one that waits; a THREAD beside it must be the one that is handed off
-    #[arg(long, group = "looks", value_name = "ID", conflicts_with_all = ["goal", "latest", "messages"])]
+    /// Answer a pending handoff; a THREAD before it must be the thread that is handed off
+    #[arg(
+        long,
+        group = "pending_action",
+        value_name = "ID",
+        help_heading = "Pending handoffs",
+        conflicts_with_all = ["goal", "latest", "messages"]
+    )]
     pub(crate) decide: Option<String>,
-    /// Show the summary and change nothing; a handoff drafted for it is over then
-    #[arg(long, group = "answer")]
+    /// Show the summary without creating a thread; a handoff drafted for it ends
+    #[arg(long, group = "answer", help_heading = "Answers")]
     pub(crate) preview: bool,
     /// Accept the summary without asking
-    #[arg(long, alias = "approve", group = "answer")]
+    #[arg(long, alias = "approve", group = "answer", help_heading = "Answers")]
     pub(crate) apply: bool,
-    /// Answer with the decision in a JSON file (`-` is standard input): accept, edit, refine, revert, redraft, decline
-    #[arg(long, value_name = "FILE", group = "answer")]
+    /// Answer with the decision in a JSON file (`-` is standard input)
+    #[arg(long, value_name = "FILE", group = "answer", help_heading = "Answers")]
     pub(crate) decision_file: Option<PathBuf>,
     /// Cover only the newest N messages
-    #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
+    #[arg(long, value_name = "N", value_parser = parse_positive::<u64>)]
     pub(crate) messages: Option<u64>,
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: ModelArgs,
 }
 
-/// Find what was said in a thread and in those it was handed from
-///
-/// Looks through the original messages, whatever was condensed since, the newest statement first. The agent has the same as
-/// a tool.
+/// The subcommands of `segue handoff`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HandoffCommand {
+    Stats(HandoffStatsArgs),
+    #[command(subcommand)]
+    Export(HandoffExportCommand),
+}
+
+/// Count handoffs by outcome, with drafts, tokens, coverage and time to decision
 #[derive(Debug, Args)]
-pub(crate) struct Recall {
+pub(crate) struct HandoffStatsArgs {
+    /// Only handoffs requested since: 2026-03-01, 2026-03-01T09:30, 09:30 (today), or 12h, 30d, 2w ago. Times are UTC
+    #[arg(long, value_name = "WHEN", value_parser = PastTime::parse)]
+    pub(crate) since: Option<PastTime>,
+}
+
+/// Show or flush the export of accepted handoffs to a PostgreSQL table
+///
+/// The sink is set by `[mirror] url` in config.toml or by SEGUE_MIRROR_URL. No handoff waits for it or fails because of it:
+/// rows that cannot be sent stay pending, and are sent at the next handoff, at the next start, or by `segue handoff export
+/// flush`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HandoffExportCommand {
+    /// Show whether accepted handoffs reach the sink, and the pending rows
+    Status,
+    /// Send the pending rows
+    Flush,
+}
+
+/// Search the original messages of a thread and of the threads it was handed off from
+///
+/// Compacted messages are included. The newest message comes first. The agent has the same search as a tool.
+#[derive(Debug, Args)]
+pub(crate) struct RecallCommandArgs {
     /// The beginning of the thread's id, or `last`
     pub(crate) thread: String,
-    /// What to look for; any of the words is enough
+    /// Words to search for; a message matches if it contains any of them
     #[arg(required_unless_present = "from")]
     pub(crate) words: Vec<String>,
-    /// The first event of a range to read instead
+    /// Read a range of events instead, from this one on
     #[arg(long, value_name = "SEQ", conflicts_with = "words")]
     pub(crate) from: Option<Seq>,
     /// The last event of the range [default: the first]
     #[arg(long, value_name = "SEQ", requires = "from")]
     pub(crate) to: Option<Seq>,
+}
+
+/// Moves `stats` or `export` to the position directly after `handoff` if only global options stand between them.
+///
+/// Clap accepts no subcommand after an option of the same command (`args_conflicts_with_subcommands`), and it counts global
+/// options as such: without this, `segue handoff --json stats` would look for a thread named "stats". The setting itself is
+/// needed because a goal may contain these words: `segue handoff last export the report`.
+pub(super) fn move_subcommand_before_options(mut args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
+    let handoff = skip_global_options(&args, 1, command);
+    if args.get(handoff).is_none_or(|arg| arg != "handoff" && arg != "handoffs") {
+        return args;
+    }
+    let subcommand = skip_global_options(&args, handoff + 1, command);
+    if args.get(subcommand).is_some_and(|arg| SUBCOMMANDS.iter().any(|name| arg == name)) {
+        args[handoff + 1..=subcommand].rotate_right(1);
+    }
+    args
+}
+
+/// Returns the index of the first argument from `start` on that is neither a global option nor the value of one.
+fn skip_global_options(args: &[OsString], start: usize, command: &clap::Command) -> usize {
+    let mut index = start;
+    while let Some(long) = args.get(index).and_then(|arg| arg.to_str()?.strip_prefix("--")) {
+        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        let mut options = command.get_arguments().filter(|option| option.is_global_set());
+        let Some(option) = options.find(|option| option.get_long() == Some(name)) else { break };
+        let takes_next = value.is_none() && option.get_action().takes_values();
+        index += if takes_next { 2 } else { 1 };
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{CliArgs, CliCommand};
+
+    fn parse(line: &str) -> Result<CliCommand, String> {
+        let args = std::iter::once("segue").chain(line.split_whitespace()).map(OsString::from).collect();
+        let cli = CliArgs::parse_from_args(args).map_err(|error| error.to_string())?;
+        cli.command.ok_or_else(|| "no command".to_owned())
+    }
+
+    /// Describes how a line is understood: the subcommand, or the source and the goal.
+    fn describe(line: &str) -> String {
+        let export = |command: &HandoffExportCommand| match command {
+            HandoffExportCommand::Status => "export status".to_owned(),
+            HandoffExportCommand::Flush => "export flush".to_owned(),
+        };
+        match parse(line).unwrap_or_else(|error| panic!("{line}: {error}")) {
+            CliCommand::Handoff(HandoffArgs { command: Some(HandoffCommand::Stats(args)), .. }) => {
+                format!("stats{}", if args.since.is_some() { " since" } else { "" })
+            }
+            CliCommand::Handoff(HandoffArgs { command: Some(HandoffCommand::Export(command)), .. })
+            | CliCommand::Mirror(command) => export(&command),
+            CliCommand::Handoff(args) => format!("{:?} {:?}", args.source.unwrap_or_default(), args.goal.join(" ")),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_handoff_has_subcommands_and_its_goal_may_contain_their_names() {
+        for (line, expected) in [
+            ("handoff stats", "stats"),
+            ("handoff stats --since 30d --json", "stats since"),
+            ("handoff --json stats --since 30d", "stats since"),
+            ("--home x handoff --home y --assistant=b stats", "stats"),
+            ("handoff export status", "export status"),
+            ("handoff --plain export flush", "export flush"),
+            ("handoff last", r#""last" """#),
+            ("handoff last stats", r#""last" "stats""#),
+            ("handoff last export the report", r#""last" "export the report""#),
+            ("handoff last write the stats export", r#""last" "write the stats export""#),
+            ("handoff --json last stats status", r#""last" "stats status""#),
+            ("handoff ./stats", r#""./stats" """#),
+            ("handoff -- stats", r#""stats" """#),
+            ("handoff --latest export stats", r#""export" "stats""#),
+            ("handoff --home stats last", r#""last" """#),
+        ] {
+            assert_eq!(describe(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_former_names_of_commands_are_hidden_and_work_the_same() {
+        for (former, line) in [
+            ("handoffs stats", "handoff stats"),
+            ("handoffs --json stats --since 1h", "handoff stats --json --since 1h"),
+            ("mirror status", "handoff export status"),
+            ("mirror flush", "handoff export flush"),
+        ] {
+            assert_eq!(describe(former), describe(line), "{former}");
+        }
+        assert_eq!(
+            format!("{:?}", parse("memory settle").unwrap()),
+            format!("{:?}", parse("memory summarize").unwrap())
+        );
+        let help = parse("--help").unwrap_err() + &parse("memory --help").unwrap_err();
+        for former in ["handoffs", "mirror ", "settle"] {
+            assert!(!help.contains(former), "{former}: {help}");
+        }
+    }
 }

@@ -1,75 +1,75 @@
-//! The arguments of the commands about what happened in a thread: `segue history`, and of a run: `segue feedback` and
-//! `segue trace`. What they mean is in the files under `commands`.
+//! The arguments of `segue history`, `segue feedback` and `segue trace`: the commands about what happened in a thread or a
+//! run. The files under `commands` perform them.
 
 use clap::{Args, ValueEnum};
 use protocol::{Rating, Seq};
 
-/// Print what was said in a thread, whatever was condensed since
+/// Print the messages of a thread, including compacted ones
 ///
-/// Where messages were condensed for the model there is a marker; the messages stay at their place. Behind the last answer
-/// of each run stands the run's id, for `segue feedback` and `segue trace`.
+/// A marker shows where messages were compacted; the messages stay in their place. The id of each run stands behind its
+/// last answer, for `segue feedback` and `segue trace`.
 #[derive(Debug, Args)]
-pub(crate) struct History {
+pub(crate) struct HistoryArgs {
     /// The beginning of its id, or `last`
     pub(crate) thread: String,
-    /// The most entries to show [default: 50; 9 with --around]
+    /// Most entries to show [default: 50; 9 with --around]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(crate) limit: Option<u32>,
-    /// Only what came before this event
+    /// Only entries before this event
     #[arg(long, value_name = "SEQ")]
     pub(crate) before: Option<Seq>,
-    /// Only what came after this event
+    /// Only entries after this event
     #[arg(long, value_name = "SEQ")]
     pub(crate) after: Option<Seq>,
-    /// What was said around this event
+    /// The entries around this event
     #[arg(long, value_name = "SEQ", conflicts_with_all = ["before", "after", "markers"])]
     pub(crate) around: Option<Seq>,
     /// Only the markers
     #[arg(long)]
     pub(crate) markers: bool,
-    /// Open each marker to its summary, and say of each message which marker it was condensed in
+    /// Show the summary of each marker, and for each message the marker that covers it
     #[arg(long)]
     pub(crate) expand: bool,
-    /// Also what was taken back by going back to an earlier point
+    /// Include what a rewind hid
     #[arg(long)]
     pub(crate) all: bool,
 }
 
-impl History {
-    /// The most entries that are shown unless another number is asked for.
-    pub(crate) const LIMIT: usize = 50;
-    /// The same around an event, which is to be seen at once.
-    pub(crate) const LIMIT_AROUND: usize = 9;
+impl HistoryArgs {
+    /// The most entries that are shown without `--limit`.
+    pub(crate) const LIMIT_DEFAULT: usize = 50;
+    /// The most entries that are shown without `--limit` around an event: few enough that the event is on the screen.
+    pub(crate) const LIMIT_AROUND_DEFAULT: usize = 9;
 }
 
-/// Say whether a run was good
+/// Rate a run
 ///
-/// A run has one thumb of yours; another one takes its place.
+/// You have one rating for each run; a new one replaces it.
 #[derive(Debug, Args)]
-pub(crate) struct Feedback {
+pub(crate) struct FeedbackArgs {
     /// The beginning of the run's id, as `segue history` shows it, or `last`
     pub(crate) run: String,
-    /// up, down, or none to take it away
+    /// up, down, or none to remove the rating
     #[arg(value_enum, hide_possible_values = true)]
-    pub(crate) thumb: Thumb,
-    /// What you want to say about it
+    pub(crate) thumb: FeedbackThumb,
+    /// A comment on the run
     #[arg(long, value_name = "TEXT")]
     pub(crate) comment: Option<String>,
 }
 
-/// What a person thinks of a run.
+/// A person's rating of a run, as it is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Thumb {
-    /// It was good.
+pub(crate) enum FeedbackThumb {
+    /// The run was good.
     Up,
-    /// It was not.
+    /// The run was bad.
     Down,
-    /// Nothing, or nothing any more.
+    /// No rating; removes an earlier one.
     None,
 }
 
-impl Thumb {
-    /// Returns the rating it stands for.
+impl FeedbackThumb {
+    /// Returns the rating to store, or `None` to remove it.
     pub(crate) const fn rating(self) -> Option<Rating> {
         match self {
             Self::Up => Some(Rating::Up),
@@ -79,18 +79,18 @@ impl Thumb {
     }
 }
 
-/// Show what happened in a run, in a thread or for a handoff: what it did, how long that took and what it cost
+/// Show the steps, times, tokens and costs of a run, thread or handoff
 ///
-/// It is made from the journal, so nothing is left out: what was condensed or taken back since is there too.
+/// The trace is computed from the journal, so it is complete: it includes what was compacted or rewound later.
 #[derive(Debug, Args)]
-pub(crate) struct Trace {
-    /// The beginning of an id of a run, a thread or a handoff; `last` is the newest run
+pub(crate) struct TraceArgs {
+    /// The beginning of the id of a run, a thread or a handoff; `last` is the newest run
     #[arg(value_name = "RUN|THREAD|HANDOFF")]
-    pub(crate) what: String,
-    /// Go on as things happen, each told when it has ended
+    pub(crate) subject: String,
+    /// Keep printing spans as they end
     #[arg(long)]
     pub(crate) follow: bool,
-    /// The events of a run as they are stored, one a line, and nothing made of them
+    /// Print the events of a run as they are stored, one on each line
     #[arg(long, conflicts_with = "follow")]
     pub(crate) events: bool,
 }

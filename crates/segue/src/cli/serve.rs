@@ -3,54 +3,54 @@
 use clap::{Args, Subcommand};
 use protocol::UserId;
 
-use super::Model;
+use super::ModelArgs;
 
-/// Serve the agent over HTTP, to LangGraph clients and to Segue's own, and a page to browsers
+/// Serve the web page, the HTTP API and the LangGraph API
 ///
-/// Clients on this machine show the token in `$SEGUE_HOME/token`, which is made at the first start; others show a key that
-/// `segue keys create` made. Ctrl-C or SIGTERM lets running turns reach a durable step, and the next start goes on with
-/// them: that is how a server ends, so its exit code is 0.
+/// Clients on this machine authenticate with the token in `$SEGUE_HOME/token`, which the first start creates; other clients
+/// with a key from `segue keys create`. Ctrl-C or SIGTERM stops the server with exit code 0 after each run has reached a
+/// durable step; the next start resumes the runs.
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
-    /// Where to listen
+pub(crate) struct ServeArgs {
+    /// Address to listen on
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2024")]
     pub(crate) addr: String,
-    /// Page that a browser may call the server from, such as `https://chat.example.org`; `*` is any. Those of this machine may
+    /// Origin from which browsers may call the server, such as `https://chat.example.org`, besides this machine's; `*` is any
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
-    /// Name that requests may call the server by, beside addresses and localhost; `*` is any
+    /// Host name that requests may use, besides addresses and localhost; `*` is any
     #[arg(long = "allow-host", value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
-    /// Ask nobody who they are; only where nobody but this machine can connect
+    /// Accept requests without authentication; only if no other machine can connect
     #[arg(long)]
     pub(crate) no_auth: bool,
-    /// Print the token, not only where it is
+    /// Print the token itself instead of the path of its file
     #[arg(long, conflicts_with = "no_auth")]
     pub(crate) show_token: bool,
-    /// Open the page in your browser once the server answers
+    /// Open the page in your browser when the server is ready
     #[arg(long)]
     pub(crate) open: bool,
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: ModelArgs,
 }
 
-/// Make, list and revoke the keys by which clients of the server show who they are
+/// Create, list and revoke the API keys of the server's users
 #[derive(Debug, Subcommand)]
-pub(crate) enum Keys {
-    /// Make a key for a user, and print it: it cannot be shown again
+pub(crate) enum ApiKeysCommand {
+    /// Create a key for a user and print it; it cannot be shown again
     ///
-    /// Each user has threads, memory and a store of their own. They have none of your tools, files and commands unless
-    /// `[serve] user_tools = "all"` in config.toml gives them all of these: then they act on this machine as you.
+    /// Each user has threads, memory and a store of their own. Users have no access to your tools, files and commands,
+    /// unless `[serve] user_tools = "all"` in config.toml grants it: then they act on this machine as you.
     Create {
         /// The user: letters, digits, `_` and `-`
         user: UserId,
-        /// What the key is for
+        /// A note on the purpose of the key
         #[arg(long, value_name = "TEXT")]
         label: Option<String>,
     },
-    /// List the keys there are
+    /// List the keys
     List,
-    /// Let nobody in with a key any more
+    /// Revoke a key: requests with it are refused
     Revoke {
         /// The key's id, or the beginning of it
         #[arg(value_name = "ID")]

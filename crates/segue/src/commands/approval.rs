@@ -1,418 +1,437 @@
-//! The panel for tool calls that wait for a person: each call is shown with what it would do, and answered with a key.
-//! What a call may do without asking is decided by the rules of the `tools` room.
+//! The approval of tool calls: each pending call is shown with its effect and answered with a key. The rules of the `tools`
+//! crate decide which calls need approval.
 
 use std::path::Path;
 
-use agent::{Rule, Scope, is_in_place};
+use agent::{PermissionRule, RuleScope, is_canonical_folder};
 use protocol::decision::EditedAction;
 use protocol::{ActionRequest, Decision, Decisions, Interrupt, InterruptStatus, ThreadId};
 use serde_json::{Map, Value};
-use terminal::calls::title;
-use terminal::editor::{self, Edited};
-use terminal::{Choice, Screen, Typed, ask_amid, ask_draft, diff, one_line, revealed, wrap};
+use terminal::tool_calls::title;
+use terminal::editor::{self, EditOutcome};
+use terminal::{KeyChoice, Screen, TypeAheadBuffer, ask_while_typing, ask_draft, diff, sanitize_line, reveal_unsafe, wrap};
 
-use crate::commands::Context;
-use crate::exit::{self, Code, Failure};
+use crate::commands::CommandContext;
+use crate::exit::{self, ExitReason, CliFailure};
 
-/// The wire name of what asks about tool calls.
+/// The `middleware_source` of interrupts that ask about tool calls.
 pub(crate) const TOOL_APPROVAL: &str = "ToolApprovalMiddleware";
-/// Lines of a command, a change or arguments that are shown at once; a key shows the rest.
+/// The most lines of a command, a diff or arguments that are shown at once. A key shows all of them.
 const LINES_SHOWN_MAX: usize = 24;
 
-/// What a person answered.
+/// A person's answer to an interrupt.
 #[derive(Debug)]
-pub(crate) enum Answered {
-    /// What becomes of each call.
+pub(crate) enum ApprovalAnswer {
+    /// Every call was decided.
     Decided {
-        /// One decision per call.
+        /// One decision for each call.
         decisions: Decisions,
-        /// The rules they made on the way, as the calls offered them.
-        remembered: Vec<(String, Scope)>,
+        /// The rules to remember, each as the call offered it.
+        remembered_rules: Vec<(String, RuleScope)>,
     },
-    /// The thread moves to this folder, and the calls are asked about again.
-    GoOnHere,
+    /// The thread is to be moved to the current folder; then the calls are asked about again.
+    MoveHere,
 }
 
-/// What a key asks for.
+/// The answers to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Key {
+enum ApprovalKey {
     Approve,
-    Remember(Scope),
+    Remember(RuleScope),
     ApproveAll,
     Edit,
     Reject,
     RejectAll,
     Respond,
     View,
-    GoOnHere,
+    MoveHere,
 }
 
+/// The prompt for the reason of a rejection.
+const REASON_PROMPT: &str = "Reason (Enter for none)";
+
 /// Returns whether the interrupt is about tool calls.
-pub(crate) fn is_about_calls(interrupt: &Interrupt) -> bool {
+pub(crate) fn is_tool_approval(interrupt: &Interrupt) -> bool {
     interrupt.payload.middleware_source == TOOL_APPROVAL
 }
 
-/// Returns the calls that are asked about: their ids and arguments.
-pub(crate) fn calls(interrupt: &Interrupt) -> Vec<(String, Value)> {
+/// Returns the ids and the arguments of an interrupt's calls.
+pub(crate) fn pending_calls(interrupt: &Interrupt) -> Vec<(String, Value)> {
     let requests = interrupt.payload.action_requests.iter();
     let call = |request: &ActionRequest| {
-        Some((detail(request, "call_id")?.as_str()?.to_owned(), request.args.clone()))
+        Some((request_detail(request, "call_id")?.as_str()?.to_owned(), request.args.clone()))
     };
     requests.filter_map(call).collect()
 }
 
-/// Returns what to tell before a message is sent while calls wait for a decision; they are not made then.
-pub(crate) async fn dropped(context: &Context, thread_id: ThreadId) -> Result<Option<String>, Failure> {
+/// Returns a notice for a message that is sent while tool calls are pending: the message withdraws them. `None` if none are.
+pub(crate) async fn dropped_calls_notice(
+    context: &CommandContext,
+    thread_id: ThreadId,
+) -> Result<Option<String>, CliFailure> {
     let pending = context.agent.runs().pending_interrupts(thread_id).await?;
-    let count = pending.iter().filter(|one| is_about_calls(one)).flat_map(calls).count();
+    let count = pending.iter().filter(|interrupt| is_tool_approval(interrupt)).flat_map(pending_calls).count();
     Ok(match count {
         0 => None,
-        1 => Some("1 tool call that waited is dropped: a new message takes its place.".to_owned()),
-        count => {
-            Some(format!("{count} tool calls that waited are dropped: a new message takes their place."))
-        }
+        1 => Some("Your message cancels 1 pending tool call.".to_owned()),
+        count => Some(format!("Your message cancels {count} pending tool calls.")),
     })
 }
 
-/// Asks about each call; `None` when the person leaves it for later, and nothing is decided then. What they go on to
-/// type as a message goes to `typed`.
-pub(crate) fn ask_person(
-    context: &Context,
+/// Asks about each call of an interrupt. Returns `None` if the person leaves the decision for later; then nothing is decided.
+/// A message that they type instead of an answer goes to `typed`.
+///
+/// # Errors
+/// Fails if the terminal fails.
+pub(crate) fn ask_for_decisions(
+    context: &CommandContext,
     interrupt: &Interrupt,
-    typed: &mut Typed,
-) -> Result<Option<Answered>, Failure> {
+    typed: &mut TypeAheadBuffer,
+) -> Result<Option<ApprovalAnswer>, CliFailure> {
     let requests = &interrupt.payload.action_requests;
     let (mut decisions, mut remembered) = (Vec::new(), Vec::new());
     show_workspace(context, interrupt)?;
-    // All are seen before any is answered: the second may be why the first is not wanted.
+    // All calls are shown before the first question, because a later call may be the reason to reject an earlier one.
     if requests.len() > 1 {
-        for (at, request) in requests.iter().enumerate() {
-            show(context, request, CallPosition { number: at + 1, count: requests.len() })?;
+        for (index, request) in requests.iter().enumerate() {
+            show_call(context, request, CallPosition { number: index + 1, count: requests.len() })?;
         }
     }
-    for (at, request) in requests.iter().enumerate() {
-        let position = CallPosition { number: at + 1, count: requests.len() };
+    for (index, request) in requests.iter().enumerate() {
+        let position = CallPosition { number: index + 1, count: requests.len() };
         if requests.len() == 1 {
-            show(context, request, position)?;
+            show_call(context, request, position)?;
         } else {
-            context.screen.line(context.screen.style.bold(heading(request, position)))?;
+            context.screen.print_line(context.screen.style.bold(call_heading(request, position)))?;
         }
-        match ask_one(context, interrupt, at, typed)? {
+        match ask_about_call(context, interrupt, index, typed)? {
             None => return Ok(None),
-            Some(One::Decided(decision)) => decisions.push(decision),
-            Some(One::Remembered(scope)) => {
-                decisions.push(approve());
-                remembered.extend(rules(request).into_iter().map(|rule| (rule, scope)));
+            Some(CallAnswer::Decided(decision)) => decisions.push(decision),
+            Some(CallAnswer::AllowByRule(scope)) => {
+                decisions.push(approve_decision());
+                remembered.extend(offered_rules(request).into_iter().map(|rule| (rule, scope)));
             }
-            Some(One::All(decision)) => {
+            Some(CallAnswer::All(decision)) => {
                 decisions.resize(requests.len(), decision);
                 break;
             }
-            Some(One::GoOnHere) => return Ok(Some(Answered::GoOnHere)),
+            Some(CallAnswer::MoveHere) => return Ok(Some(ApprovalAnswer::MoveHere)),
         }
     }
-    Ok(Some(Answered::Decided { decisions: Decisions { decisions }, remembered }))
+    Ok(Some(ApprovalAnswer::Decided { decisions: Decisions { decisions }, remembered_rules: remembered }))
 }
 
-/// The answer to one call.
-enum One {
+/// The answer to the question about one call.
+enum CallAnswer {
     Decided(Decision),
-    Remembered(Scope),
+    /// Approve the call, and remember its rules for this scope.
+    AllowByRule(RuleScope),
+    /// The same decision for this call and all that follow.
     All(Decision),
-    GoOnHere,
+    MoveHere,
 }
 
-/// Asks about one call until there is an answer.
-fn ask_one(
-    context: &Context,
+/// Asks about the call at `index` until there is an answer; `None` if the person leaves it for later.
+fn ask_about_call(
+    context: &CommandContext,
     interrupt: &Interrupt,
-    at: usize,
-    typed: &mut Typed,
-) -> Result<Option<One>, Failure> {
+    index: usize,
+    typed: &mut TypeAheadBuffer,
+) -> Result<Option<CallAnswer>, CliFailure> {
     let requests = &interrupt.payload.action_requests;
-    let request = &requests[at];
-    let choices = choices(interrupt, request, requests.len() - at);
+    let request = &requests[index];
+    let choices = call_choices(interrupt, request, requests.len() - index);
     let (mut reason, mut result) = (String::new(), String::new());
     let screen = &context.screen;
     loop {
-        let Some(key) = ask_amid(screen, &choices, "Decide later", typed)? else { return Ok(None) };
+        let Some(key) = ask_while_typing(screen, &choices, "Decide later", typed)? else { return Ok(None) };
         let decision = match key {
-            Key::Approve => Some(approve()),
-            Key::ApproveAll => return Ok(Some(One::All(approve()))),
-            Key::Remember(scope) => return Ok(Some(One::Remembered(scope))),
-            Key::GoOnHere => return Ok(Some(One::GoOnHere)),
-            Key::Edit => edit(context, request)?,
-            Key::Reject => ask_draft(screen, "Why (Enter for no reason)", &mut reason)?.map(reject),
-            Key::RejectAll => match ask_draft(screen, "Why (Enter for no reason)", &mut reason)? {
-                Some(why) => return Ok(Some(One::All(reject(why)))),
+            ApprovalKey::Approve => Some(approve_decision()),
+            ApprovalKey::ApproveAll => return Ok(Some(CallAnswer::All(approve_decision()))),
+            ApprovalKey::Remember(scope) => return Ok(Some(CallAnswer::AllowByRule(scope))),
+            ApprovalKey::MoveHere => return Ok(Some(CallAnswer::MoveHere)),
+            ApprovalKey::Edit => edit_call(context, request)?,
+            ApprovalKey::Reject => ask_draft(screen, REASON_PROMPT, &mut reason)?.map(reject_decision),
+            ApprovalKey::RejectAll => match ask_draft(screen, REASON_PROMPT, &mut reason)? {
+                Some(reason) => return Ok(Some(CallAnswer::All(reject_decision(reason)))),
                 None => None,
             },
-            Key::Respond => ask_draft(screen, "Answer in its place", &mut result)?
+            ApprovalKey::Respond => ask_draft(screen, "Result to use instead of the call", &mut result)?
                 .filter(|text| !text.trim().is_empty())
                 .map(|message| Decision::Respond { message }),
-            Key::View => {
-                screen.lines(matter(screen, request))?;
+            ApprovalKey::View => {
+                screen.print_lines(call_detail_lines(screen, request))?;
                 None
             }
         };
         if let Some(decision) = decision {
-            return Ok(Some(One::Decided(decision)));
+            return Ok(Some(CallAnswer::Decided(decision)));
         }
     }
 }
 
-/// Returns the folder in which the calls are made.
+/// Returns the folder in which the calls run.
 fn workspace(interrupt: &Interrupt) -> Option<&Path> {
     interrupt.payload.workspace.as_deref().map(Path::new)
 }
 
-/// Returns whether the question waits and its folder is there.
-pub(crate) fn is_made_when_approved(interrupt: &Interrupt) -> bool {
-    interrupt.status == InterruptStatus::Pending && workspace(interrupt).is_none_or(is_in_place)
+/// Returns whether the interrupt is pending and the folder of its calls exists.
+pub(crate) fn can_run_when_approved(interrupt: &Interrupt) -> bool {
+    interrupt.status == InterruptStatus::Pending && workspace(interrupt).is_none_or(is_canonical_folder)
 }
 
-/// Returns a line for each call: what it does, and in which folder it is made.
+/// Returns a line for each call: its title, and the folder in which it runs.
 pub(crate) fn call_lines(interrupt: &Interrupt) -> Vec<String> {
     let folder =
-        workspace(interrupt).map(|folder| format!(" in {}", one_line(&revealed(&folder.to_string_lossy()))));
+        workspace(interrupt).map(|folder| format!(" in {}", sanitize_line(&reveal_unsafe(&folder.to_string_lossy()))));
     let folder = folder.unwrap_or_default();
     let requests = interrupt.payload.action_requests.iter();
     requests.map(|request| format!("`{}`{folder}", title(&request.name, &request.args))).collect()
 }
 
-/// Shows the folder in which the calls are made once they are approved.
-fn show_workspace(context: &Context, interrupt: &Interrupt) -> Result<(), Failure> {
+/// Prints the folder in which the calls run, with a warning if it does not exist or is not the current folder.
+fn show_workspace(context: &CommandContext, interrupt: &Interrupt) -> Result<(), CliFailure> {
     let Some(folder) = workspace(interrupt) else { return Ok(()) };
     let (screen, style) = (&context.screen, context.screen.style);
-    let name = one_line(&revealed(&folder.to_string_lossy()));
+    let name = sanitize_line(&reveal_unsafe(&folder.to_string_lossy()));
     let columns = screen.text_columns();
-    let line = |text: &str| wrap(text, columns, "", "  ");
-    screen.line("")?;
-    if !is_in_place(folder) {
-        screen.line(style.bad(line(&format!("⚠ proposed in {name}, which does not exist here"))))?;
-        let hint = "It is made there or nowhere. Go on here: it is asked about again for this folder.";
-        return Ok(screen.line(style.dim(line(hint)))?);
+    let wrap_line = |text: &str| wrap(text, columns, "", "  ");
+    screen.print_line("")?;
+    if !is_canonical_folder(folder) {
+        screen.print_line(style.bad(wrap_line(&format!("⚠ proposed in {name}, which does not exist here"))))?;
+        let hint = "A call runs only in the folder in which it was proposed. “Continue here” moves the thread to this \
+                    folder and asks again.";
+        return Ok(screen.print_line(style.dim(wrap_line(hint)))?);
     }
     match folder == context.agent.workspace() {
-        true => screen.line(style.dim(line(&format!("in {name}"))))?,
-        false => screen.line(style.warn(line(&format!("in {name}, which is not this folder"))))?,
+        true => screen.print_line(style.dim(wrap_line(&format!("in {name}"))))?,
+        false => screen.print_line(style.warn(wrap_line(&format!("in {name}, which is not this folder"))))?,
     }
     Ok(())
 }
 
-fn approve() -> Decision {
+fn approve_decision() -> Decision {
     Decision::Approve { args: None, summary_sha256: None }
 }
 
-fn reject(why: String) -> Decision {
-    Decision::Reject { message: Some(why.trim().to_owned()).filter(|why| !why.is_empty()) }
+fn reject_decision(reason: String) -> Decision {
+    Decision::Reject { message: Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty()) }
 }
 
-/// Returns the keys that the call accepts.
-fn choices(interrupt: &Interrupt, request: &ActionRequest, left: usize) -> Vec<Choice<Key>> {
+/// Returns the answers that the call allows. `undecided` is the number of calls without a decision, including this one.
+fn call_choices(
+    interrupt: &Interrupt,
+    request: &ActionRequest,
+    undecided: usize,
+) -> Vec<KeyChoice<ApprovalKey>> {
     let config = interrupt.payload.review_configs.iter().find(|config| config.action_name == request.name);
-    let is_gone = workspace(interrupt).is_some_and(|folder| !is_in_place(folder));
-    // Calls are made in the folder in which they were proposed, or not at all.
-    let is_made = |name: &str| matches!(name, "approve" | "edit");
-    let allows = |name: &str| {
+    let is_gone = workspace(interrupt).is_some_and(|folder| !is_canonical_folder(folder));
+    // A call runs only in the folder in which it was proposed, so without the folder it cannot be approved.
+    let runs_call = |decision: &str| matches!(decision, "approve" | "edit");
+    let allows = |decision: &str| {
         let is_allowed =
-            config.is_none_or(|config| config.allowed_decisions.iter().any(|allowed| allowed == name));
-        is_allowed && !(is_gone && is_made(name))
+            config.is_none_or(|config| config.allowed_decisions.iter().any(|allowed| allowed == decision));
+        is_allowed && !(is_gone && runs_call(decision))
     };
     let mut choices = Vec::new();
-    let mut add = |key, label, answer, is_there: bool| {
-        if is_there {
-            choices.push(Choice { key, label, answer });
+    let mut add = |key, label, answer, is_offered: bool| {
+        if is_offered {
+            choices.push(KeyChoice { key, label, answer });
         }
     };
-    let remembers = allows("approve") && !rules(request).is_empty();
-    add('y', "Approve", Key::Approve, allows("approve"));
-    add('a', "Always in this session", Key::Remember(Scope::Session), remembers);
-    add('p', "Always in this project", Key::Remember(Scope::Project), remembers);
-    add('e', "Edit", Key::Edit, allows("edit"));
-    add('h', "Go on here", Key::GoOnHere, is_gone);
-    add('n', "Reject", Key::Reject, allows("reject"));
-    add('r', "Answer instead", Key::Respond, allows("respond"));
-    add('v', "View all", Key::View, true);
-    add('*', "Approve all that are left", Key::ApproveAll, left > 1 && allows("approve"));
-    add('-', "Reject all that are left", Key::RejectAll, left > 1 && allows("reject"));
+    let has_rules = allows("approve") && !offered_rules(request).is_empty();
+    add('y', "Approve", ApprovalKey::Approve, allows("approve"));
+    add('a', "Always in this session", ApprovalKey::Remember(RuleScope::Session), has_rules);
+    add('p', "Always in this project", ApprovalKey::Remember(RuleScope::Project), has_rules);
+    add('e', "Edit", ApprovalKey::Edit, allows("edit"));
+    add('h', "Continue here", ApprovalKey::MoveHere, is_gone);
+    add('n', "Reject", ApprovalKey::Reject, allows("reject"));
+    add('r', "Answer instead", ApprovalKey::Respond, allows("respond"));
+    add('v', "View all", ApprovalKey::View, true);
+    add('*', "Approve all remaining", ApprovalKey::ApproveAll, undecided > 1 && allows("approve"));
+    add('-', "Reject all remaining", ApprovalKey::RejectAll, undecided > 1 && allows("reject"));
     choices
 }
 
-/// The position of a call among those that are asked about together.
+/// The position of a call among the calls of an interrupt.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallPosition {
     /// The number of the call, from 1.
     number: usize,
+    /// The number of calls.
     count: usize,
 }
 
-fn heading(request: &ActionRequest, position: CallPosition) -> String {
+/// Returns the heading of a call: its position, if there are several calls, and its title.
+fn call_heading(request: &ActionRequest, position: CallPosition) -> String {
     let CallPosition { number, count } = position;
-    let place = if count > 1 { format!(" {number} of {count}") } else { String::new() };
-    // A command is shown below with every character of it.
-    let title = match detail(request, "command") {
-        Some(_) if count == 1 => one_line(&revealed(&request.name)),
-        Some(_) | None => title(&revealed(&request.name), &all_revealed(&request.args)),
+    let position = if count > 1 { format!(" {number} of {count}") } else { String::new() };
+    // A single command is printed in full below the heading, so its heading has only the tool's name.
+    let title = match request_detail(request, "command") {
+        Some(_) if count == 1 => sanitize_line(&reveal_unsafe(&request.name)),
+        Some(_) | None => title(&reveal_unsafe(&request.name), &reveal_args(&request.args)),
     };
-    format!("Call{place}: {title}")
+    format!("Call{position}: {title}")
 }
 
-/// Returns the arguments with what hides in them made visible.
-fn all_revealed(args: &Value) -> Value {
+/// Returns the arguments with invisible and bidirectional characters made visible in all texts and keys.
+fn reveal_args(args: &Value) -> Value {
     match args {
-        Value::String(text) => Value::from(revealed(text).into_owned()),
-        Value::Array(items) => items.iter().map(all_revealed).collect(),
+        Value::String(text) => Value::from(reveal_unsafe(text).into_owned()),
+        Value::Array(items) => items.iter().map(reveal_args).collect(),
         Value::Object(fields) => {
-            fields.iter().map(|(key, value)| (revealed(key).into_owned(), all_revealed(value))).collect()
+            fields.iter().map(|(key, value)| (reveal_unsafe(key).into_owned(), reveal_args(value))).collect()
         }
         other => other.clone(),
     }
 }
 
-/// Shows what a call would do, as far as it fits, and what speaks against it.
-pub(crate) fn show(
-    context: &Context,
+/// Prints a call: its heading, warnings, up to [`LINES_SHOWN_MAX`] lines of its effect, why it needs approval, and the rules
+/// that would allow it.
+pub(crate) fn show_call(
+    context: &CommandContext,
     request: &ActionRequest,
     position: CallPosition,
-) -> Result<(), Failure> {
+) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let columns = screen.text_columns();
-    screen.line("")?;
-    screen.line(style.bold(wrap(&heading(request, position), columns, "", "  ")))?;
-    if detail(request, "subagent").is_some() {
-        screen.line(style.dim("asked for by a sub-agent"))?;
+    screen.print_line("")?;
+    screen.print_line(style.bold(wrap(&call_heading(request, position), columns, "", "  ")))?;
+    if request_detail(request, "subagent").is_some() {
+        screen.print_line(style.dim("requested by a sub-agent"))?;
     }
-    for warning in warnings(request) {
-        screen.line(style.bad(wrap(&format!("⚠ {warning}"), columns, "", "  ")))?;
+    for warning in call_warnings(request) {
+        screen.print_line(style.bad(wrap(&format!("⚠ {warning}"), columns, "", "  ")))?;
     }
-    let lines = matter(screen, request);
+    let lines = call_detail_lines(screen, request);
     let shown = if lines.len() <= LINES_SHOWN_MAX + 1 { lines.len() } else { LINES_SHOWN_MAX };
-    screen.lines(&lines[..shown])?;
+    screen.print_lines(&lines[..shown])?;
     if shown < lines.len() {
-        screen.line(style.warn(format!("… {} more lines: v shows them", lines.len() - shown)))?;
+        screen.print_line(style.warn(format!("… {} more lines: v shows them", lines.len() - shown)))?;
     }
-    if let Some(rule) = detail(request, "rule").and_then(Value::as_str) {
-        screen.line(style.dim(wrap(&format!("why it asks: {}", one_line(rule)), columns, "", "  ")))?;
+    if let Some(rule) = request_detail(request, "rule").and_then(Value::as_str) {
+        screen.print_line(style.dim(wrap(&format!("reason: {}", sanitize_line(rule)), columns, "", "  ")))?;
     }
-    let rules = rules(request);
+    let rules = offered_rules(request);
     if !rules.is_empty() {
-        let text = format!("“always” would remember: {}", one_line(&rules.join(", ")));
-        screen.line(style.dim(wrap(&text, columns, "", "  ")))?;
+        let text = format!("“Always” remembers: {}", sanitize_line(&rules.join(", ")));
+        screen.print_line(style.dim(wrap(&text, columns, "", "  ")))?;
     }
     Ok(())
 }
 
-/// Returns what there is to decide about: the command, the change, or the arguments.
-fn matter(screen: &Screen, request: &ActionRequest) -> Vec<String> {
-    if let Some(diff) = detail(request, "diff").and_then(Value::as_str) {
-        return diff::unified(screen, &revealed(diff));
+/// Returns the lines to decide on: the diff, the command, or the arguments as JSON. Invisible characters are made visible.
+fn call_detail_lines(screen: &Screen, request: &ActionRequest) -> Vec<String> {
+    if let Some(diff) = request_detail(request, "diff").and_then(Value::as_str) {
+        return diff::render_unified(screen, &reveal_unsafe(diff));
     }
-    if let Some(command) = detail(request, "command").and_then(Value::as_str) {
-        let lead = |at: usize| if at == 0 { "$ " } else { "  " };
-        let lines = revealed(command);
-        let lines = lines.lines().enumerate();
-        return lines
-            .flat_map(|(at, line)| {
-                let wrapped = wrap_exactly(line, screen.columns.saturating_sub(4));
-                wrapped
-                    .into_iter()
-                    .enumerate()
-                    .map(move |(part, text)| format!("{}{text}", if part == 0 { lead(at) } else { "  " }))
-            })
+    if let Some(command) = request_detail(request, "command").and_then(Value::as_str) {
+        let command = reveal_unsafe(command);
+        return command
+            .lines()
+            .flat_map(|line| wrap_preserving_blanks(line, screen.columns.saturating_sub(4)))
+            .enumerate()
+            .map(|(index, text)| format!("{}{text}", if index == 0 { "$ " } else { "  " }))
             .map(|line| screen.style.code(line))
             .collect();
     }
     let args = serde_json::to_string_pretty(&request.args).unwrap_or_default();
-    revealed(&args).lines().map(|line| screen.style.code(line)).collect()
+    reveal_unsafe(&args).lines().map(|line| screen.style.code(line)).collect()
 }
 
-/// Returns a line in pieces that fit, with every blank of it: in a command they count.
-fn wrap_exactly(line: &str, columns: usize) -> Vec<String> {
+/// Returns a line broken into pieces of at most `columns` columns. All blanks are kept, because they have a meaning in a
+/// command.
+fn wrap_preserving_blanks(line: &str, columns: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut used = 0;
     for c in line.chars() {
-        let wide = terminal::width(c.encode_utf8(&mut [0; 4]));
-        if used + wide > columns.max(10) {
+        let char_columns = terminal::width(c.encode_utf8(&mut [0; 4]));
+        if used + char_columns > columns.max(10) {
             pieces.push(String::new());
             used = 0;
         }
         if let Some(piece) = pieces.last_mut() {
             piece.push(c);
         }
-        used += wide;
+        used += char_columns;
     }
     pieces
 }
 
-fn detail<'a>(request: &'a ActionRequest, key: &str) -> Option<&'a Value> {
+/// Returns a field of the request's details; `null` counts as missing.
+fn request_detail<'a>(request: &'a ActionRequest, key: &str) -> Option<&'a Value> {
     request.details.as_ref()?.get(key).filter(|value| !value.is_null())
 }
 
-fn warnings(request: &ActionRequest) -> Vec<String> {
-    let warnings = detail(request, "warnings").and_then(Value::as_array).map(Vec::as_slice);
+/// Returns the warnings about a call: each is a text, or an object with a `text`.
+fn call_warnings(request: &ActionRequest) -> Vec<String> {
+    let warnings = request_detail(request, "warnings").and_then(Value::as_array).map(Vec::as_slice);
     let text = |warning: &Value| match warning {
-        Value::String(text) => one_line(text),
-        other => one_line(other.get("text").and_then(Value::as_str).unwrap_or(&other.to_string())),
+        Value::String(text) => sanitize_line(text),
+        other => sanitize_line(other.get("text").and_then(Value::as_str).unwrap_or(&other.to_string())),
     };
     warnings.unwrap_or_default().iter().map(text).collect()
 }
 
-/// Returns the rules that together would allow the call the next time.
-fn rules(request: &ActionRequest) -> Vec<String> {
-    let rules = detail(request, "remember").and_then(Value::as_array).map(Vec::as_slice);
+/// Returns the permission rules that together would allow the call without asking.
+fn offered_rules(request: &ActionRequest) -> Vec<String> {
+    let rules = request_detail(request, "remember").and_then(Value::as_array).map(Vec::as_slice);
     rules.unwrap_or_default().iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Makes the rules hold in the folder of the calls that a person made on the way; one that cannot be kept is told, and
-/// the call is made all the same.
-pub(crate) async fn remember(
-    context: &Context,
+/// Stores the rules that a person chose to remember, for the folder of the calls. A rule that cannot be stored is reported, and
+/// the call runs all the same.
+///
+/// # Errors
+/// Fails only if the output is closed.
+pub(crate) async fn store_rules(
+    context: &CommandContext,
     interrupt: &Interrupt,
-    rules: &[(String, Scope)],
-) -> Result<(), Failure> {
+    rules: &[(String, RuleScope)],
+) -> Result<(), CliFailure> {
     let (admin, folder) = (context.agent.admin(), workspace(interrupt));
     let folder = folder.unwrap_or_else(|| context.agent.workspace());
     for (rule, scope) in rules {
-        let kept = match rule.parse::<Rule>() {
-            Ok(rule) => admin.remember_rule(folder, rule, *scope).await.map_err(Failure::from),
-            Err(error) => Err(Failure::new(Code::Internal, format!("read the rule: {error}"))),
+        let stored = match rule.parse::<PermissionRule>() {
+            Ok(rule) => admin.remember_rule(folder, rule, *scope).await.map_err(CliFailure::from),
+            Err(error) => Err(CliFailure::new(ExitReason::Internal, format!("read the rule: {error}"))),
         };
-        match kept {
+        match stored {
             Ok(()) => {}
-            Err(Failure::Told(told)) => exit::tell(&told, context.format),
-            Err(closed @ Failure::OutputClosed) => return Err(closed),
+            Err(CliFailure::Reported(failure)) => exit::print_failure(&failure, context.format),
+            Err(closed @ CliFailure::OutputClosed) => return Err(closed),
         }
     }
     Ok(())
 }
 
-/// Lets the person change the command, or all the arguments; `None` when they leave them as they are.
-fn edit(context: &Context, request: &ActionRequest) -> Result<Option<Decision>, Failure> {
+/// Opens an editor on the command of a call, or on all its arguments. Returns the edited call as a decision; `None` if the
+/// person changed nothing or the result cannot be used.
+fn edit_call(context: &CommandContext, request: &ActionRequest) -> Result<Option<Decision>, CliFailure> {
     let folder = context.agent.home().root();
-    // Only a tool that says so takes a shell command; another one's argument of that name is one of many.
-    let is_command = detail(request, "command").is_some();
+    // Only a tool that declares it in the details has a shell command. The `command` of another tool is an ordinary argument.
+    let is_command = request_detail(request, "command").is_some();
     let command = request.args.get("command").filter(|_| is_command).and_then(Value::as_str);
     let (head, text) = match command {
         Some(command) => {
-            ("Change the command, save, and close the editor: that approves it.", command.to_owned())
+            ("Edit the command, save, and close the editor. This approves the edited command.", command.to_owned())
         }
         None => (
-            "Change the arguments, save, and close the editor: that approves the call.",
+            "Edit the arguments, save, and close the editor. This approves the edited call.",
             serde_json::to_string_pretty(&request.args)?,
         ),
     };
-    let edited = match editor::edit(folder, head, &text).map_err(Failure::from) {
-        Ok(Edited::Text { text, .. }) => text,
-        Ok(Edited::Unchanged) => {
-            context.screen.line("Nothing was changed.")?;
+    let edited = match editor::edit_text(folder, head, &text).map_err(CliFailure::from) {
+        Ok(EditOutcome::Changed { text, .. }) => text,
+        Ok(EditOutcome::Unchanged) => {
+            context.screen.print_line("Nothing was changed.")?;
             return Ok(None);
         }
-        Err(Failure::Told(told)) => {
-            exit::tell(&told, context.format);
+        Err(CliFailure::Reported(failure)) => {
+            exit::print_failure(&failure, context.format);
             return Ok(None);
         }
-        Err(closed @ Failure::OutputClosed) => return Err(closed),
+        Err(closed @ CliFailure::OutputClosed) => return Err(closed),
     };
     let args: Map<String, Value> = match command {
         Some(_) => {
@@ -423,7 +442,7 @@ fn edit(context: &Context, request: &ActionRequest) -> Result<Option<Decision>, 
         None => match serde_json::from_str(&edited) {
             Ok(args) => args,
             Err(error) => {
-                context.screen.line(context.screen.style.bad(format!("This is no JSON object: {error}")))?;
+                context.screen.print_line(context.screen.style.bad(format!("This is not a JSON object: {error}")))?;
                 return Ok(None);
             }
         },
@@ -435,7 +454,7 @@ fn edit(context: &Context, request: &ActionRequest) -> Result<Option<Decision>, 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use terminal::{Audience, Cursor, Style};
+    use terminal::{Audience, CursorMode, Style};
 
     use super::*;
 
@@ -449,33 +468,33 @@ mod tests {
     }
 
     #[test]
-    fn k5_what_a_call_hides_is_shown() {
+    fn k5_invisible_characters_of_a_call_are_shown() {
         let screen =
-            Screen { style: Style::Plain, columns: 60, audience: Audience::Person, cursor: Cursor::Free };
+            Screen { style: Style::Plain, columns: 60, audience: Audience::Person, cursor: CursorMode::Free };
         let command = request(json!({"command": "rm -rf \u{202e}txt.exe\necho  two"}));
-        assert_eq!(matter(&screen, &command), ["$ rm -rf ‹U+202E›txt.exe", "  echo  two"]);
+        assert_eq!(call_detail_lines(&screen, &command), ["$ rm -rf ‹U+202E›txt.exe", "  echo  two"]);
         let diff = request(json!({"diff": "@@ -1 +1 @@\n-a\n+b\u{200b}\u{2066}\n"}));
-        assert_eq!(matter(&screen, &diff)[2], "+b\u{200b}‹U+2066›");
+        assert_eq!(call_detail_lines(&screen, &diff)[2], "+b\u{200b}‹U+2066›");
         let other = request(json!({}));
-        assert_eq!(matter(&screen, &other), ["{", "  \"command\": \"ls  -l\"", "}"]);
+        assert_eq!(call_detail_lines(&screen, &other), ["{", "  \"command\": \"ls  -l\"", "}"]);
         let warned =
             request(json!({"warnings": ["one\u{1b}[2J", {"kind": "bidi", "line": 1, "text": "two"}]}));
-        assert_eq!(warnings(&warned), ["one", "two"]);
+        assert_eq!(call_warnings(&warned), ["one", "two"]);
     }
 
     #[test]
-    fn k5_a_heading_hides_nothing() {
+    fn k5_invisible_characters_in_the_heading_of_a_call_are_shown() {
         let mut call = request(json!({}));
         call.name = "mcp__x__put".to_owned();
         call.args = json!({"to": "a\u{202e}b", "list": ["\u{1b}[2J"]});
-        let heading = heading(&call, CallPosition { number: 1, count: 1 });
+        let heading = call_heading(&call, CallPosition { number: 1, count: 1 });
         assert!(heading.contains("‹U+202E›b") && heading.contains("‹U+001B›[2J"), "{heading}");
     }
 
     #[test]
-    fn a_long_command_is_shown_whole() {
+    fn a_long_command_is_wrapped_without_losing_characters() {
         let line = "x".repeat(150) + " y";
-        assert_eq!(wrap_exactly(&line, 56).concat(), line);
-        assert_eq!(wrap_exactly("", 56), [""]);
+        assert_eq!(wrap_preserving_blanks(&line, 56).concat(), line);
+        assert_eq!(wrap_preserving_blanks("", 56), [""]);
     }
 }

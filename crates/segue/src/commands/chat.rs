@@ -1,341 +1,363 @@
-//! `segue chat`: a conversation in the terminal. Lines that begin with `/` are commands; everything else is a turn.
+//! `segue chat`: a conversation in the terminal. A line that begins with `/` is a slash command; every other line is a
+//! message, which starts a turn.
 
-mod compacting;
-mod facts;
-mod growth;
-mod handing;
-mod line;
-mod looking;
-pub(crate) mod message;
-mod opening;
-mod remembering;
-mod slash;
-mod status;
-mod threading;
+mod compact_commands;
+mod inspect_commands;
+mod growth_prompt;
+mod handoff_commands;
+mod input;
+mod history_command;
+pub(crate) mod message_draft;
+mod thread_intro;
+mod memory_commands;
+mod slash_commands;
+mod status_line;
+mod thread_commands;
 
 use std::path::Path;
 
-use agent::{Agent, CancellationToken, Frames, RunEnd, RunError, ThreadFilter};
+use agent::{Agent, CancellationToken, FrameSender, RunEnd, RunError, ThreadFilter};
 use protocol::{RunStatus, Thread, ThreadId};
-use terminal::signals::{self, During};
+use terminal::signals::{self, SignalModeGuard};
 use terminal::{
-    Audience, Bracketed, Quiet, Spent, Stream, Typed, one_line, pick, safe, shorten, watch, wrap,
+    Audience, BracketedPasteGuard, NoEchoGuard, TurnTotals, TurnView, TypeAheadBuffer, sanitize_line, pick, sanitize, shorten, watch, wrap,
 };
 
-use crate::cli::{self, Format};
-use crate::commands::approval::Answered;
-use crate::commands::{Context, NO_MODEL_HINT, approval, history, threads};
-use crate::exit::{self, Code, Failure, Outcome};
-use line::paste::Written;
-use line::{Known, Line, Lines, PROMPT};
-use message::Draft;
-use remembering::Behind;
-use status::Total;
+use crate::cli::{self, OutputFormat};
+use crate::commands::approval::ApprovalAnswer;
+use crate::commands::{CommandContext, NO_MODEL_HINT, NO_TERMINAL, approval, history, threads};
+use crate::exit::{self, ExitReason, CliFailure, CommandResult};
+use input::paste::ExpandedInput;
+use input::{CompletionCandidates, InputLine, ChatLineReader, PROMPT};
+use message_draft::MessageDraft;
+use memory_commands::BackgroundSummarizer;
+use status_line::ThreadTotals;
 
-/// Threads that a person can choose from.
+/// The most threads that a person can choose from.
 const THREADS_OFFERED_MAX: usize = 50;
-/// What is said before a turn goes on that nobody asked for just now.
-const CUT_OFF: &str = "The last turn had been cut off; it goes on where it stopped. Esc or Ctrl-C stops it.";
+/// The notice before a turn that a crash interrupted is resumed.
+const RECOVERED_NOTICE: &str = "The last turn was interrupted; it is resumed now. Esc or Ctrl-C stops it.";
 
-/// What is said when a person stopped a turn.
-const STOPPED: &str = "Stopped. What had arrived is kept.";
-/// What is said after a turn that failed.
-const KEPT: &str = "Your message is kept: write “try again” to retry, or choose another model with /model.";
-/// The same where the turn was about to condense the conversation first.
-const STOPPED_CONDENSING: &str = "Stopped: nothing was condensed. What had arrived before is kept.";
+/// The notice after a person stopped a turn.
+const STOPPED_NOTICE: &str = "Stopped. Everything that had arrived is kept.";
+/// The notice after a turn failed.
+const MESSAGE_KEPT_NOTICE: &str = "Your message is kept: write “try again” to retry, or choose another model with /model.";
+/// The notice after a person stopped a turn during the compaction before it.
+const COMPACTION_STOPPED_NOTICE: &str = "Stopped: nothing was compacted. Everything that had arrived before is kept.";
 
-/// A conversation under way.
-struct Chat {
-    context: Context,
-    /// The thread, once there is one: a new one is created with its first message.
+/// The state of a chat.
+struct ChatSession {
+    context: CommandContext,
+    /// The current thread. A new thread is created with its first message, so until then there is none.
     thread: Option<Thread>,
-    lines: Lines,
-    /// What was typed while something else was done.
-    typed: Typed,
-    /// What the last turn took, until it is shown.
-    spent: Option<Spent>,
-    /// What the thread has taken so far, once that was read.
-    total: Option<Total>,
-    /// The calls of the last answer that have no result yet: their ids and arguments, in order.
-    waiting: Vec<(String, serde_json::Value)>,
-    /// What is said when the next run begins to show.
-    opening: Option<String>,
-    /// Whether the status is to be shown before the next line.
-    is_changed: bool,
-    /// Whether Ctrl-C was the last key at an empty prompt.
-    is_leaving: bool,
-    /// How the program ends when the conversation does.
-    code: Code,
-    /// What goes on behind the conversation.
-    behind: Behind,
+    input: ChatLineReader,
+    /// The input that was typed while a run or a question was on the screen.
+    type_ahead: TypeAheadBuffer,
+    /// The totals of the last turn, until the status line has shown them.
+    turn_totals: Option<TurnTotals>,
+    /// The totals of the thread, if they were read from the journal already.
+    thread_totals: Option<ThreadTotals>,
+    /// The ids and arguments of the last answer's tool calls that have no result yet, in order.
+    pending_calls: Vec<(String, serde_json::Value)>,
+    /// A note to print before the output of the next run.
+    first_note: Option<String>,
+    /// Whether the status line must be printed before the next prompt.
+    is_status_stale: bool,
+    /// Whether the last key was Ctrl-C at an empty prompt; another Ctrl-C then leaves the chat.
+    is_quit_armed: bool,
+    /// The reason for the exit code at the end of the chat.
+    exit_reason: ExitReason,
+    /// The summarization of old messages in the background.
+    background: BackgroundSummarizer,
 }
 
-/// Whether the conversation goes on.
+/// The effect of a line on the chat's loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    GoOn,
+enum ChatFlow {
+    Continue,
     Quit,
 }
 
-/// Performs the command.
-pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
-    if context.format == Format::Json {
-        return Err(Failure::new(Code::User, "chat in JSON: a chat is for people")
+/// Performs `segue chat`.
+///
+/// # Errors
+/// Fails with JSON output, if the thread of the arguments does not exist, or if the terminal fails. Failed turns are reported
+/// in the chat and do not end it.
+pub(crate) async fn run(context: CommandContext, args: cli::ChatArgs) -> CommandResult {
+    if context.format == OutputFormat::Json {
+        return Err(CliFailure::new(ExitReason::User, "chat with --json: the chat is for people")
             .with_hint("`segue run -p TEXT --json` streams an answer for programs"));
     }
-    let thread = match opened(&context, &args).await? {
-        Opened::Thread(thread) => Some(*thread),
-        Opened::New => None,
-        Opened::Nothing => return Ok(Code::Done),
+    let thread = match choose_initial_thread(&context, &args).await? {
+        InitialThread::Existing(thread) => Some(*thread),
+        InitialThread::New => None,
+        InitialThread::NoneChosen => return Ok(ExitReason::Success),
     };
-    // From here on Ctrl-C between two turns is a key like others, and does not end the program.
-    let _keys = During::keys()?;
-    let lines = Lines::open(&context)?;
-    let _quiet = Quiet::begin(&context.screen)?;
-    let mut chat = Chat {
+    // Between turns, Ctrl-C is an ordinary key and does not end the program.
+    let _key_input = SignalModeGuard::for_key_input()?;
+    let input = ChatLineReader::open(&context)?;
+    let _no_echo = NoEchoGuard::enable(&context.screen)?;
+    let mut chat = ChatSession {
         context,
         thread: None,
-        lines,
-        typed: Typed::default(),
-        spent: None,
-        total: None,
-        waiting: Vec::new(),
-        opening: None,
-        is_changed: false,
-        is_leaving: false,
-        code: Code::Done,
-        behind: Behind::default(),
+        input,
+        type_ahead: TypeAheadBuffer::default(),
+        turn_totals: None,
+        thread_totals: None,
+        pending_calls: Vec::new(),
+        first_note: None,
+        is_status_stale: false,
+        is_quit_armed: false,
+        exit_reason: ExitReason::Success,
+        background: BackgroundSummarizer::default(),
     };
-    chat.note_model()?;
-    // What an earlier process left to do.
-    chat.behind.begin(&chat.context.agent);
+    chat.show_model()?;
+    // An earlier process may have left threads to summarize.
+    chat.background.start(&chat.context.agent);
     match thread {
-        Some(thread) => chat.enter(thread).await?,
-        None => chat.say("New thread. Write a message, or /help for what else there is.")?,
+        Some(thread) => chat.enter_thread(thread).await?,
+        None => chat.print_info("New thread. Write a message, or /help for the commands and keys.")?,
     }
-    let outcome = chat.talk().await;
-    chat.behind.end().await;
-    chat.context.agent.handoffs().rest_mirror().await;
+    let outcome = chat.run_loop().await;
+    chat.background.stop().await;
+    chat.context.agent.handoffs().wait_for_mirror().await;
     chat.context.agent.close().await;
     outcome
 }
 
-/// What a look for a run that was cut off found.
-enum Recovered {
+/// The result of looking for an interrupted run of a thread.
+enum RecoveryOutcome {
+    /// There was none.
     Nothing,
-    /// One that went on, and was followed to its end.
-    Run,
+    /// A run was resumed and has ended.
+    Recovered,
 }
 
-/// What a chat begins in.
-enum Opened {
-    Thread(Box<Thread>),
+/// The thread in which a chat starts.
+enum InitialThread {
+    Existing(Box<Thread>),
     New,
-    /// The person chose none.
-    Nothing,
+    /// The person was asked and chose none.
+    NoneChosen,
 }
 
-async fn opened(context: &Context, args: &cli::Chat) -> Result<Opened, Failure> {
-    let named = args.thread.as_deref().or(args.resume.as_ref().and_then(|named| named.as_deref()));
-    Ok(match named {
-        Some(prefix) => Opened::Thread(Box::new(context.agent.threads().find(prefix).await?)),
-        None if args.go_on => Opened::Thread(Box::new(threads::newest::newest_here(context).await?)),
-        None if args.resume.is_some() => match choose(context, "Go on in").await? {
-            Some(thread) => Opened::Thread(Box::new(thread)),
-            None => Opened::Nothing,
+/// Returns the thread that the arguments select, and asks the person if they leave the choice to them.
+async fn choose_initial_thread(
+    context: &CommandContext,
+    args: &cli::ChatArgs,
+) -> Result<InitialThread, CliFailure> {
+    let id_prefix = args.thread.as_deref().or(args.resume.as_ref().and_then(|id| id.as_deref()));
+    Ok(match id_prefix {
+        Some(prefix) => InitialThread::Existing(Box::new(context.agent.threads().find(prefix).await?)),
+        None if args.continue_newest => {
+            InitialThread::Existing(Box::new(threads::newest::newest_thread_here(context).await?))
+        }
+        None if args.resume.is_some() => match choose_thread(context, "Continue").await? {
+            Some(thread) => InitialThread::Existing(Box::new(thread)),
+            None => InitialThread::NoneChosen,
         },
-        None => Opened::New,
+        None => InitialThread::New,
     })
 }
 
-/// Lets the person choose a thread; `None` when they choose none.
-async fn choose(context: &Context, label: &str) -> Result<Option<Thread>, Failure> {
+/// Asks the person to choose one of the newest threads; `None` if they choose none.
+///
+/// # Errors
+/// Fails if there is no person at a terminal, or no thread.
+async fn choose_thread(context: &CommandContext, label: &str) -> Result<Option<Thread>, CliFailure> {
     if context.screen.audience == Audience::Program {
-        return Err(Failure::new(Code::User, "choose a thread: nobody can be asked")
+        return Err(CliFailure::new(ExitReason::User, format!("choose a thread: {NO_TERMINAL}"))
             .with_hint("name it: `segue chat -r ID`; `segue threads list` shows them"));
     }
     let filter = ThreadFilter { limit: THREADS_OFFERED_MAX, ..ThreadFilter::default() };
     let mut threads = context.agent.threads().list(filter).await?;
     if threads.is_empty() {
-        context.screen.line("There are no threads yet.")?;
+        context.screen.print_line("There are no threads yet.")?;
         return Ok(None);
     }
     let (now, columns) = (jiff::Timestamp::now(), context.screen.columns.saturating_sub(4));
     let ids = threads::short_ids(threads.iter().map(|thread| thread.thread_id));
     let items = threads.iter().zip(ids).map(|(thread, id)| {
-        let line = format!("{id}  {:<11} {}", threads::ago(now, thread.updated_at), threads::title(thread));
+        let line = format!("{id}  {:<11} {}", threads::format_age(now, thread.updated_at), threads::thread_title(thread));
         shorten(&line, columns).into_owned()
     });
-    Ok(pick(&context.screen, label, items.collect())?.map(|at| threads.swap_remove(at)))
+    Ok(pick(&context.screen, label, items.collect())?.map(|index| threads.swap_remove(index)))
 }
 
-impl Chat {
-    async fn talk(&mut self) -> Outcome {
+impl ChatSession {
+    /// Reads lines and performs them until the person leaves or the input ends.
+    async fn run_loop(&mut self) -> CommandResult {
         loop {
-            if signals::is_ending() {
-                return Ok(Code::Cancelled);
+            if signals::is_exiting() {
+                return Ok(ExitReason::Cancelled);
             }
-            self.context.screen.measure();
+            self.context.screen.update_width();
             let line = self.next_line().await?;
-            let was_leaving = std::mem::replace(&mut self.is_leaving, line == Line::Abandoned);
+            let was_leaving = std::mem::replace(&mut self.is_quit_armed, line == InputLine::Interrupted);
             match line {
-                Line::Text(written) if written.text.trim().is_empty() && written.images.is_empty() => {}
-                Line::Text(written) => match written.text.trim().strip_prefix('/') {
+                InputLine::Text(input) if input.text.trim().is_empty() && input.images.is_empty() => {}
+                InputLine::Text(input) => match input.text.trim().strip_prefix('/') {
                     Some(command) if is_command(command) => {
                         let command = command.to_owned();
-                        if self.command(&command).await? == Then::Quit {
-                            return Ok(self.code);
+                        if self.run_slash_command(&command).await? == ChatFlow::Quit {
+                            return Ok(self.exit_reason);
                         }
                     }
                     Some(_) | None => {
-                        let text = written.text.clone();
-                        match self.send(written).await {
+                        let text = input.text.clone();
+                        match self.send_message(input).await {
                             Ok(()) => {}
                             Err(failure) => {
                                 if failure.is_busy() {
-                                    // The message was not taken: it can be sent again.
-                                    self.typed.lines.push_front(text);
-                                    self.typed.hold();
+                                    // The message was not stored, so the person can send it again.
+                                    self.type_ahead.queued_lines.push_front(text);
+                                    self.type_ahead.hold_queued_lines();
                                 }
-                                self.fail(failure)?;
+                                self.report_turn_failure(failure)?;
                             }
                         }
                     }
                 },
-                Line::Abandoned if was_leaving => return Ok(Code::Done),
-                Line::Abandoned => self.say("Ctrl-C once more, Ctrl-D or /quit leaves.")?,
-                Line::Cleared => {}
-                Line::End => return Ok(self.code),
+                InputLine::Interrupted if was_leaving => return Ok(ExitReason::Success),
+                InputLine::Interrupted => self.print_info("Press Ctrl-C again, or Ctrl-D, or write /quit, to leave.")?,
+                InputLine::Cleared => {}
+                InputLine::Eof => return Ok(self.exit_reason),
             }
         }
     }
 
-    /// Returns the next line: one that was typed ahead, else one the person writes now.
-    async fn next_line(&mut self) -> Result<Line, Failure> {
-        self.tell_behind().await?;
-        while std::mem::take(&mut self.is_changed)
+    /// Returns the next line: a line that was typed ahead, else a line from the prompt. Prints the status line before it.
+    async fn next_line(&mut self) -> Result<InputLine, CliFailure> {
+        self.report_background_work().await?;
+        while std::mem::take(&mut self.is_status_stale)
             && let Some(thread) = &self.thread
         {
-            let spent = self.spent.take();
-            let full = status::show(&self.context, thread, spent.as_ref(), &mut self.total).await?;
-            self.propose(full).await?;
+            let totals = self.turn_totals.take();
+            let context_use =
+                status_line::show_status(&self.context, thread, totals.as_ref(), &mut self.thread_totals).await?;
+            self.propose_growth_action(context_use).await?;
         }
-        for text in self.typed.pasted.drain(..) {
-            self.lines.pasted(&text);
+        for text in self.type_ahead.pastes.drain(..) {
+            self.input.record_paste(&text);
         }
-        if let Some(text) = self.typed.lines.pop_front() {
-            let shown = text.replace('\n', "\n     … ");
-            self.context.screen.line(format!("{PROMPT}{}", safe(&shown)))?;
-            return Ok(Line::Text(self.lines.written(&text)));
+        if let Some(text) = self.type_ahead.queued_lines.pop_front() {
+            let prompt_text = text.replace('\n', "\n     … ");
+            self.context.screen.print_line(format!("{PROMPT}{}", sanitize(&prompt_text)))?;
+            return Ok(InputLine::Text(self.input.expand_pastes(&text)));
         }
         let is_plain = self.context.screen.is_plain();
-        if !is_plain && !self.typed.kept.is_empty() {
-            self.say("You had typed this at a question; it was not sent. Enter sends it.")?;
+        if !is_plain && !self.type_ahead.drafts.is_empty() {
+            self.print_info("You typed this at a question, so it was not sent. Enter sends it.")?;
         }
-        // Where nothing can be put into the line, all of it is told at once.
-        let rest = if is_plain { self.typed.unsent() } else { self.typed.next_unsent() };
-        if is_plain && !rest.is_empty() {
-            self.say("You had typed, and it was not sent:")?;
-            self.context.screen.line(safe(&rest))?;
+        // A plain terminal has no line to put a draft into, so all drafts are printed at once.
+        let draft = if is_plain { self.type_ahead.take_all_drafts() } else { self.type_ahead.take_next_draft() };
+        if is_plain && !draft.is_empty() {
+            self.print_info("You typed this at a question, so it was not sent:")?;
+            self.context.screen.print_line(sanitize(&draft))?;
         }
-        self.lines.prefill(&rest);
+        self.input.prefill(&draft);
         if self.context.screen.audience == Audience::Person {
-            let known = self.known().await;
-            self.lines.know(known);
+            let candidates = self.completion_candidates().await;
+            self.input.set_candidates(candidates);
         }
-        self.lines.next()
+        self.input.read_line()
     }
 
-    /// Returns what can be completed; what cannot be read is left out.
-    async fn known(&self) -> Known {
+    /// Returns the thread ids and models that completion offers. Threads are left out if the journal cannot be read.
+    async fn completion_candidates(&self) -> CompletionCandidates {
         let filter = ThreadFilter { limit: THREADS_OFFERED_MAX, ..ThreadFilter::default() };
         let threads = self.context.agent.threads().list(filter).await.unwrap_or_default();
         let ids = threads::short_ids(threads.iter().map(|thread| thread.thread_id));
-        let titles = threads.iter().map(|thread| shorten(&threads::title(thread), 40).into_owned());
-        Known { threads: ids.into_iter().zip(titles).collect(), models: facts::models(&self.context.agent) }
+        let titles = threads.iter().map(|thread| shorten(&threads::thread_title(thread), 40).into_owned());
+        CompletionCandidates { threads: ids.into_iter().zip(titles).collect(), models: inspect_commands::model_candidates(&self.context.agent) }
     }
 
-    fn say(&self, text: &str) -> Result<(), Failure> {
+    /// Prints a dimmed text, wrapped to the width of the screen.
+    fn print_info(&self, text: &str) -> Result<(), CliFailure> {
         let screen = &self.context.screen;
-        Ok(screen.line(screen.style.dim(wrap(text, screen.columns, "", "  ")))?)
+        Ok(screen.print_line(screen.style.dim(wrap(text, screen.columns, "", "  ")))?)
     }
 
-    /// Shows why a turn failed; the conversation goes on, and a program's ends with the failure's code.
-    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
-        if let Failure::Told(told) = &failure
+    /// Reports the failure of a turn. The chat continues; if its input is a pipe, it will end with the failure's exit code.
+    fn report_turn_failure(&mut self, failure: CliFailure) -> Result<(), CliFailure> {
+        if let CliFailure::Reported(report) = &failure
             && self.context.screen.audience == Audience::Program
         {
-            self.code = told.code;
+            self.exit_reason = report.code;
         }
-        self.tell(failure)
+        self.report_failure(failure)
     }
 
-    /// Shows what failed; the conversation goes on.
-    fn tell(&self, failure: Failure) -> Result<(), Failure> {
+    /// Reports a failure. The chat continues.
+    ///
+    /// # Errors
+    /// Returns the failure if the program is ending or the output is closed.
+    fn report_failure(&self, failure: CliFailure) -> Result<(), CliFailure> {
         match failure {
-            Failure::Told(told) if told.code == Code::Cancelled && signals::is_ending() => {
-                Err(Failure::Told(told))
+            CliFailure::Reported(report) if report.code == ExitReason::Cancelled && signals::is_exiting() => {
+                Err(CliFailure::Reported(report))
             }
-            Failure::Told(told) => {
-                exit::tell(&told, Format::Text);
+            CliFailure::Reported(report) => {
+                exit::print_failure(&report, OutputFormat::Text);
                 Ok(())
             }
-            Failure::OutputClosed => Err(Failure::OutputClosed),
+            CliFailure::OutputClosed => Err(CliFailure::OutputClosed),
         }
     }
 
-    /// Says which model answers; without one, what still works.
-    fn note_model(&self) -> Result<(), Failure> {
-        let models = self.context.agent.models();
-        let why = match (models.default, models.problem) {
-            (Some(name), None) => return self.say(&format!("Model: {}", one_line(&name))),
-            (_, Some(problem)) => format!("Failed to {}", one_line(&problem)),
+    /// Prints the model that answers, or a warning that says what works without a model.
+    fn show_model(&self) -> Result<(), CliFailure> {
+        let models = self.context.agent.model_status();
+        let reason = match (models.default, models.problem) {
+            (Some(name), None) => return self.print_info(&format!("Model: {}", sanitize_line(&name))),
+            (_, Some(problem)) => format!("Failed to {}", sanitize_line(&problem)),
             (None, None) => "No model is configured".to_owned(),
         };
         let text = format!(
-            "{why}, so nothing answers here: messages are kept until one does. /handoff and the other commands work."
+            "{reason}, so messages get no answer: they are kept until a model can be used. /handoff and the other commands work."
         );
         let screen = &self.context.screen;
-        screen.line(screen.style.warn(wrap(&text, screen.columns, "", "")))?;
-        self.say(&format!("hint: {NO_MODEL_HINT}"))
+        screen.print_line(screen.style.warn(wrap(&text, screen.columns, "", "")))?;
+        self.print_info(&format!("hint: {NO_MODEL_HINT}"))
     }
 
-    /// Makes `thread` the one that is talked in.
-    async fn enter(&mut self, thread: Thread) -> Result<(), Failure> {
+    /// Makes `thread` the current thread, shows its end, and continues what is pending in it: an interrupted run or a handoff.
+    async fn enter_thread(&mut self, thread: Thread) -> Result<(), CliFailure> {
         let thread_id = thread.thread_id;
-        self.go_to(Some(thread));
-        opening::show(&self.context, self.thread.as_ref()).await?;
-        match self.recover(thread_id).await? {
-            Recovered::Nothing => self.offer_pending(thread_id).await,
-            Recovered::Run => Ok(()),
+        self.switch_thread(Some(thread));
+        thread_intro::show_thread_intro(&self.context, self.thread.as_ref()).await?;
+        match self.recover_run(thread_id).await? {
+            RecoveryOutcome::Nothing => self.offer_pending_handoff(thread_id).await,
+            RecoveryOutcome::Recovered => Ok(()),
         }
     }
 
-    /// Makes `thread` the one that is talked in, without a look at it.
-    fn go_to(&mut self, thread: Option<Thread>) {
-        self.is_changed = thread.is_some();
+    /// Makes `thread` the current thread without showing it.
+    fn switch_thread(&mut self, thread: Option<Thread>) {
+        self.is_status_stale = thread.is_some();
         self.thread = thread;
-        self.total = None;
-        self.waiting.clear();
+        self.thread_totals = None;
+        self.pending_calls.clear();
     }
 
-    /// Goes on where a crash cut a run off, and says so.
-    async fn recover(&mut self, thread_id: ThreadId) -> Result<Recovered, Failure> {
-        self.opening = Some(CUT_OFF.to_owned());
+    /// Resumes a run of the thread that a crash interrupted, and prints a note about it.
+    async fn recover_run(&mut self, thread_id: ThreadId) -> Result<RecoveryOutcome, CliFailure> {
+        self.first_note = Some(RECOVERED_NOTICE.to_owned());
         let recovered = self
-            .watched(async |agent, frames, cancel| agent.runs().recover(thread_id, frames, cancel).await)
+            .run_watched(async |agent, frames, cancel| agent.runs().recover(thread_id, frames, cancel).await)
             .await?;
         match recovered {
-            Ok(None) => Ok(Recovered::Nothing),
-            Ok(Some(end)) => self.settle(thread_id, end).await.map(|()| Recovered::Run),
-            Err(error) => self.tell(error.into()).map(|()| Recovered::Nothing),
+            Ok(None) => Ok(RecoveryOutcome::Nothing),
+            Ok(Some(end)) => self.handle_run_end(thread_id, end).await.map(|()| RecoveryOutcome::Recovered),
+            Err(error) => self.report_failure(error.into()).map(|()| RecoveryOutcome::Nothing),
         }
     }
 
-    async fn send(&mut self, written: Written) -> Result<(), Failure> {
-        let draft = Draft::new(written, self.context.agent.workspace());
+    /// Sends a message in the current thread, which is created if there is none, and shows the turn that follows.
+    async fn send_message(&mut self, input: ExpandedInput) -> Result<(), CliFailure> {
+        let draft = MessageDraft::new(input, self.context.agent.workspace());
         for note in &draft.notes {
-            self.say(&one_line(note))?;
+            self.print_info(&sanitize_line(note))?;
         }
         let thread_id = match &self.thread {
             Some(thread) => thread.thread_id,
@@ -344,174 +366,188 @@ impl Chat {
                 self.thread.insert(created).thread_id
             }
         };
-        let message = draft.message(&self.context.agent, thread_id).await?;
-        self.opening = approval::dropped(&self.context, thread_id).await?;
+        let message = draft.into_message(&self.context.agent, thread_id).await?;
+        self.first_note = approval::dropped_calls_notice(&self.context, thread_id).await?;
         let end = self
-            .watched(async |agent, frames, cancel| {
-                agent.runs().send(thread_id, message, frames, cancel).await.map(Some)
+            .run_watched(async |agent, frames, cancel| {
+                agent.runs().send_message(thread_id, message, frames, cancel).await.map(Some)
             })
             .await?;
         match end? {
-            Some(end) => self.settle(thread_id, end).await,
+            Some(end) => self.handle_run_end(thread_id, end).await,
             None => Ok(()),
         }
     }
 
-    /// Does a run and shows it, and adds up what it took; what is typed meanwhile is kept.
-    async fn watched(
+    /// Shows a run until it ends, and adds its totals. Input that is typed meanwhile is kept.
+    ///
+    /// # Errors
+    /// The outer error is a failure of the terminal, the inner one a failure of the run.
+    async fn run_watched(
         &mut self,
-        work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> agent::Result<Option<RunEnd>>,
-    ) -> Result<agent::Result<Option<RunEnd>>, Failure> {
-        self.context.screen.measure();
-        self.is_changed = true;
-        let _pastes = Bracketed::begin(&self.context.screen)?;
+        work: impl AsyncFnOnce(&Agent, &FrameSender, &CancellationToken) -> agent::Result<Option<RunEnd>>,
+    ) -> Result<agent::Result<Option<RunEnd>>, CliFailure> {
+        self.context.screen.update_width();
+        self.is_status_stale = true;
+        let _bracketed_paste = BracketedPasteGuard::enable(&self.context.screen)?;
         let agent = &self.context.agent;
-        let mut stream = Stream::new(&self.context.screen, &mut self.typed);
-        stream.expect(std::mem::take(&mut self.waiting));
-        if let Some(text) = self.opening.take() {
-            stream.open_with(text);
+        let mut view = TurnView::new(&self.context.screen, &mut self.type_ahead);
+        view.expect_calls(std::mem::take(&mut self.pending_calls));
+        if let Some(text) = self.first_note.take() {
+            view.set_first_note(text);
         }
-        let done =
-            watch(async |frames, cancel| work(agent, &frames, &cancel).await, |seen| stream.show(seen)).await;
-        let mut spent = stream.finish()?;
-        if let Ok(Ok(Some(end))) = &done {
-            spent.usage = end.usage;
+        let outcome = watch(
+            async |frames, cancel| work(agent, &frames, &cancel).await,
+            |event| view.handle_watch_event(event),
+        )
+        .await;
+        let mut totals = view.finish()?;
+        if let Ok(Ok(Some(end))) = &outcome {
+            totals.usage = end.usage;
         }
-        match &done {
-            // Nothing ran.
-            Ok(Ok(None)) => self.waiting = spent.waiting,
-            Ok(Ok(Some(_)) | Err(_)) | Err(_) => self.took(spent).await?,
+        match &outcome {
+            // There was no run, so the calls are still without a result.
+            Ok(Ok(None)) => self.pending_calls = totals.pending_calls,
+            Ok(Ok(Some(_)) | Err(_)) | Err(_) => self.record_totals(totals).await?,
         }
-        Ok(done?)
+        Ok(outcome?)
     }
 
-    /// Takes down what a run took; what the display lost of it is shown.
-    async fn took(&mut self, mut spent: Spent) -> Result<(), Failure> {
-        self.waiting = std::mem::take(&mut spent.waiting);
-        match (&mut self.total, spent.lost_after.take()) {
+    /// Adds the totals of a run to those of the turn and the thread. If the view has missed frames of the run, the entries
+    /// after the gap are read from the journal and shown.
+    async fn record_totals(&mut self, mut totals: TurnTotals) -> Result<(), CliFailure> {
+        self.pending_calls = std::mem::take(&mut totals.pending_calls);
+        match (&mut self.thread_totals, totals.lost_after.take()) {
             (total, Some(seq)) => {
                 *total = None;
                 if let Some(thread) = &self.thread {
-                    history::show_after(&self.context, thread.thread_id, seq).await?;
+                    history::show_entries_after(&self.context, thread.thread_id, seq).await?;
                 }
             }
-            (Some(total), None) => total.add(&self.context.agent, &spent),
+            (Some(total), None) => total.add(&self.context.agent, &totals),
             (None, None) => {}
         }
-        match &mut self.spent {
-            Some(before) => before.add(spent),
-            none => *none = Some(spent),
+        match &mut self.turn_totals {
+            Some(earlier) => earlier.add(totals),
+            none => *none = Some(totals),
         }
         Ok(())
     }
 
-    /// Asks what a run that stopped asks, tool calls or a handoff, as long as there is something, and says how it ended.
-    async fn settle(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), Failure> {
-        let ended = self.settle_asked(thread_id, end).await;
-        self.behind.begin(&self.context.agent);
-        ended
+    /// Asks the questions of a run that was interrupted, resumes it until none is left, and reports its end. Then starts to
+    /// summarize old messages in the background.
+    async fn handle_run_end(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), CliFailure> {
+        let result = self.answer_interrupts(thread_id, end).await;
+        self.background.start(&self.context.agent);
+        result
     }
 
-    async fn settle_asked(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), Failure> {
+    /// Asks about tool calls and handoffs as long as the run stops at a question, and reports how the last run ended.
+    async fn answer_interrupts(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), CliFailure> {
         let mut end = end;
-        while end.status == RunStatus::Interrupted && !signals::is_ending() {
-            // A program is asked only where it sends `/approve`.
+        while end.status == RunStatus::Interrupted && !signals::is_exiting() {
+            // If the input is a pipe, questions are asked only on `/approve`: the next line may be a message.
             let approved = match self.context.screen.audience {
-                Audience::Person => self.approve(thread_id).await?,
+                Audience::Person => self.approve_calls(thread_id).await?,
                 Audience::Program => None,
             };
-            let went_on = match approved {
+            let resumed = match approved {
                 Some(next) => Some(next),
-                None => self.review_asked(thread_id, &end).await?,
+                None => self.review_requested_handoff(thread_id, &end).await?,
             };
-            match went_on {
+            match resumed {
                 Some(next) => end = next,
                 None => return Ok(()),
             }
         }
-        match (end.status, exit::of_run(&end)) {
+        match (end.status, exit::result_of_run(&end)) {
             (RunStatus::Cancelled, _) => {
-                // What was typed for an answer that never came is looked at again before it is sent.
-                self.typed.hold();
-                let is_condensing = self.spent.as_ref().is_some_and(|spent| spent.is_condensing);
-                self.say(if is_condensing { STOPPED_CONDENSING } else { STOPPED })
+                // Lines that were typed ahead may refer to an answer that never came, so they are not sent unseen.
+                self.type_ahead.hold_queued_lines();
+                let is_compacting = self.turn_totals.as_ref().is_some_and(|totals| totals.is_compacting);
+                self.print_info(if is_compacting { COMPACTION_STOPPED_NOTICE } else { STOPPED_NOTICE })
             }
             (_, Err(failure)) => {
-                self.typed.hold();
-                self.fail(failure)?;
-                self.say(KEPT)
+                self.type_ahead.hold_queued_lines();
+                self.report_turn_failure(failure)?;
+                self.print_info(MESSAGE_KEPT_NOTICE)
             }
             (_, Ok(_)) => Ok(()),
         }
     }
 
-    /// Asks about the tool calls that wait; returns how the run that went on with the answers ended.
-    async fn approve(&mut self, thread_id: ThreadId) -> Result<Option<RunEnd>, Failure> {
+    /// Asks about the pending tool calls and resumes the run with the answers. Returns the end of that run, or `None` if no
+    /// call is pending or the person left the question open.
+    async fn approve_calls(&mut self, thread_id: ThreadId) -> Result<Option<RunEnd>, CliFailure> {
         let pending = self.context.agent.runs().pending_interrupts(thread_id).await?;
-        let mut asked = pending.iter().filter(|interrupt| approval::is_about_calls(interrupt)).peekable();
-        while let Some(interrupt) = asked.peek().copied() {
-            let answered = approval::ask_person(&self.context, interrupt, &mut self.typed)?;
-            let (decisions, remembered) = match answered {
-                Some(Answered::Decided { decisions, remembered }) => (decisions, remembered),
-                Some(Answered::GoOnHere) => {
+        let mut interrupts = pending.iter().filter(|interrupt| approval::is_tool_approval(interrupt)).peekable();
+        while let Some(interrupt) = interrupts.peek().copied() {
+            let answer = approval::ask_for_decisions(&self.context, interrupt, &mut self.type_ahead)?;
+            let (decisions, remembered_rules) = match answer {
+                Some(ApprovalAnswer::Decided { decisions, remembered_rules }) => (decisions, remembered_rules),
+                Some(ApprovalAnswer::MoveHere) => {
                     return self
-                        .watched(async |agent, frames, cancel| {
-                            agent.runs().rehome(interrupt, frames, cancel).await.map(Some)
+                        .run_watched(async |agent, frames, cancel| {
+                            agent.runs().rehome_thread(interrupt, frames, cancel).await.map(Some)
                         })
                         .await?
-                        .map_err(Failure::from);
+                        .map_err(CliFailure::from);
                 }
                 None => {
-                    // A line that waits would give up the calls: it is looked at again before it is sent.
-                    self.typed.hold();
+                    // A message would withdraw the calls, so lines that were typed ahead are not sent unseen.
+                    self.type_ahead.hold_queued_lines();
                     return Ok(None);
                 }
             };
-            approval::remember(&self.context, interrupt, &remembered).await?;
-            if self.waiting.is_empty() {
-                self.waiting = approval::calls(interrupt);
+            approval::store_rules(&self.context, interrupt, &remembered_rules).await?;
+            if self.pending_calls.is_empty() {
+                self.pending_calls = approval::pending_calls(interrupt);
             }
             let id = interrupt.interrupt_id;
             let end = self
-                .watched(async |agent, frames, cancel| {
+                .run_watched(async |agent, frames, cancel| {
                     agent.runs().resume(id, &decisions, frames, cancel).await
                 })
                 .await?;
             match end {
-                // The folder disappeared while the question was open: it is shown again, with what can be done then.
+                // The folder was deleted while the question was open. Ask again: moving the thread is offered now.
                 Err(agent::Error::Run(RunError::WorkspaceGone { .. })) => continue,
                 end => match end? {
                     Some(end) => return Ok(Some(end)),
-                    None => asked.next(),
+                    None => interrupts.next(),
                 },
             };
         }
         Ok(None)
     }
 
-    /// Uses another model from the next message on, if it can be used.
-    fn use_model(&mut self, name: &str) -> Result<(), Failure> {
+    /// Selects another model for the following messages.
+    ///
+    /// # Errors
+    /// Fails if the model cannot be used; the current model stays selected.
+    fn use_model(&mut self, name: &str) -> Result<(), CliFailure> {
         let context = &mut self.context;
         context.agent.use_model(Some(name.to_owned()));
-        if let Some(problem) = context.agent.models().problem {
+        if let Some(problem) = context.agent.model_status().problem {
             context.agent.use_model(context.model.clone());
-            return Err(Failure::new(Code::Config, problem).with_hint("the model stays as it was"));
+            return Err(CliFailure::new(ExitReason::Config, problem).with_hint("the model was not changed"));
         }
         context.model = Some(name.to_owned());
-        self.is_changed = true;
-        self.note_model()
+        self.is_status_stale = true;
+        self.show_model()
     }
 
-    /// Returns the thread, or says that there is none yet.
-    fn current(&self) -> Result<Option<ThreadId>, Failure> {
+    /// Returns the id of the current thread; if there is none, prints that and returns `None`.
+    fn current_thread_id(&self) -> Result<Option<ThreadId>, CliFailure> {
         if self.thread.is_none() {
-            self.say("Nothing was said yet.")?;
+            self.print_info("This thread has no messages yet.")?;
         }
         Ok(self.thread.as_ref().map(|thread| thread.thread_id))
     }
 }
 
-/// Returns whether a text after a `/` is a command. A path that begins a message is none, as long as its first folder exists.
+/// Returns whether a text after a `/` is a slash command. A message may also begin with a path: the text is a path if its first
+/// folder exists.
 fn is_command(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default();
     word.split_once('/').is_none_or(|(first, _)| !Path::new("/").join(first).exists())

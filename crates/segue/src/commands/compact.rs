@@ -1,255 +1,279 @@
-//! `segue compact`, `segue uncompact` and `segue context`: what the model is sent of a thread, and making it less or more
-//! again. The chat has the same. What is condensed, and when, is decided by the `compaction` room.
+//! `segue compact`, `segue uncompact` and `segue context`: compacts the context of a thread, undoes a compaction, and shows the
+//! use of the context window. The chat's commands share this code. The `compaction` crate decides what is compacted and when.
 
 use agent::{
-    Agent, CancellationToken, CompactionRequest, Condensed, ContextReport, EXTRACTIVE, Error, Frames, Keep,
-    RunError, ThreadError, Uncompacted,
+    Agent, CancellationToken, CompactionParameters, ThreadCompaction, ContextReport, OFFLINE_SUMMARY_MODEL, Error, FrameSender, KeepPolicy,
+    RunError, ThreadError, ThreadCompactionUndo,
 };
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
 use serde_json::json;
-use terminal::marker::{Fold, Standing, card};
-use terminal::window::report;
-use terminal::{Audience, Screen, Spent, Typed, one_line, tokens, wrap};
+use terminal::marker::{CardFold, CompactionStatus, compaction_card};
+use terminal::context_window::render_report;
+use terminal::{Audience, Screen, TurnTotals, TypeAheadBuffer, sanitize_line, format_tokens, wrap};
 
-use crate::cli::Format;
-use crate::cli::compact::Compact;
-use crate::commands::import::count;
-use crate::commands::memory::settle;
-use crate::commands::work::{Showing, Telling, is_watched, noted, shown};
-use crate::commands::{Context, NO_MODEL_HINT};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::OutputFormat;
+use crate::cli::compact::CompactArgs;
+use crate::commands::import::format_count;
+use crate::commands::memory::summarize;
+use crate::commands::agent_work::{WorkDisplay, WorkVisibility, is_interactive, run_with_notices, run_with_display};
+use crate::commands::{CommandContext, NO_MODEL_HINT};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// What is said of it before it tells anything itself.
-const WHAT: &str = "condensing the conversation";
+/// The label of the progress until the compaction reports its first phase.
+const PHASE_LABEL: &str = "compacting the conversation";
 
-/// What is said when a person stopped it.
-pub(crate) const STOPPED: &str = "Stopped: nothing was changed.";
+/// The notice after a person stopped a compaction.
+pub(crate) const STOPPED_NOTICE: &str = "Stopped: nothing was changed.";
 
-/// What is asked for.
+/// The options of a compaction.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Asked {
-    /// What the summary must keep above all.
+pub(crate) struct CompactOptions {
+    /// The topics that the summary must keep.
     pub(crate) focus: Option<String>,
-    /// How many of the newest messages stay as they are.
+    /// The number of newest messages that are not compacted; `None` uses the configuration.
     pub(crate) keep: Option<u64>,
-    /// Whether something is changed.
-    pub(crate) purpose: Purpose,
+    pub(crate) mode: CompactionMode,
 }
 
-/// Whether something is changed.
+/// Whether a compaction is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// It is.
+pub(crate) enum CompactionMode {
+    /// The compaction is stored.
     #[default]
     Store,
-    /// It is only shown what it would be.
+    /// The compaction is only shown.
     Preview,
 }
 
-/// What it came to.
-pub(crate) enum Reached {
-    /// A compaction, stored or not.
-    Condensed(Box<Condensed>),
-    /// There was nothing to condense, and why.
-    Nothing(String),
+/// The result of a compaction.
+pub(crate) enum CompactOutcome {
+    /// A compaction, stored or as a preview.
+    Compacted(Box<ThreadCompaction>),
+    /// Nothing can be compacted; contains the reason.
+    NothingToCompact(String),
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
-struct Report<'a> {
+struct CompactionReport<'a> {
     thread_id: ThreadId,
     outcome: &'static str,
     reason: Option<&'a str>,
-    /// The marker, as `segue history --json` has it.
+    /// The marker, in the form of `segue history --json`.
     marker: Option<&'a agent::HistoryEntry>,
-    /// Everything that is stored of it, or would be.
+    /// The compaction that is stored, or would be.
     compaction: Option<&'a protocol::Compaction>,
 }
 
-/// Performs `segue compact`.
-pub(crate) async fn run(context: &Context, args: Compact) -> Outcome {
+/// Performs `segue compact`, then summarizes old messages that are due.
+///
+/// # Errors
+/// Fails if there is no such thread, or as [`compact_thread`] does.
+pub(crate) async fn run(context: &CommandContext, args: CompactArgs) -> CommandResult {
     let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
-    let purpose = if args.preview { Purpose::Preview } else { Purpose::Store };
-    let asked = Asked { focus: args.focus, keep: args.keep, purpose };
-    let mut typed = Typed::default();
-    let condensed = condense(context, thread_id, asked, &mut typed, &mut Spent::default()).await?;
-    let Some(reached) = condensed else {
-        return match is_watched(context) {
+    let mode = if args.preview { CompactionMode::Preview } else { CompactionMode::Store };
+    let options = CompactOptions { focus: args.focus, keep: args.keep, mode };
+    let mut typed = TypeAheadBuffer::default();
+    let outcome = compact_thread(context, thread_id, options, &mut typed, &mut TurnTotals::default()).await?;
+    let Some(outcome) = outcome else {
+        return match is_interactive(context) {
             true => {
-                context.screen.line(STOPPED)?;
-                Ok(Code::Cancelled)
+                context.screen.print_line(STOPPED_NOTICE)?;
+                Ok(ExitReason::Cancelled)
             }
-            false => Err(Failure::cancelled("condense the thread")
-                .with_hint("nothing was changed; the same command begins again")),
+            false => Err(CliFailure::cancelled("compact the thread")
+                .with_hint("nothing was changed; run the same command to try again")),
         };
     };
     match context.format {
-        Format::Json => tell_json(context, thread_id, &reached)?,
-        Format::Text => tell(context, thread_id, &reached).await?,
+        OutputFormat::Json => print_result_json(context, thread_id, &outcome)?,
+        OutputFormat::Text => print_result(context, thread_id, &outcome).await?,
     }
-    if purpose == Purpose::Store {
-        settle::afterwards(context).await;
+    if mode == CompactionMode::Store {
+        summarize::summarize_after_command(context).await;
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-async fn tell(context: &Context, thread_id: ThreadId, reached: &Reached) -> Result<(), Failure> {
-    context.screen.lines(told(&context.screen, reached))?;
-    if let Reached::Condensed(done) = reached
-        && done.is_stored
+/// Prints the result for people, with a hint after a stored compaction.
+async fn print_result(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    outcome: &CompactOutcome,
+) -> Result<(), CliFailure> {
+    context.screen.print_lines(result_lines(&context.screen, outcome))?;
+    if let CompactOutcome::Compacted(compacted) = outcome
+        && compacted.is_stored
         && context.screen.audience == Audience::Person
     {
         let id = context.short_id(thread_id).await;
         let hint = format!(
-            "The originals stay: `segue history {id} --expand` shows them, `segue uncompact {id}` takes it back."
+            "The messages are kept: `segue history {id} --expand` shows them, `segue uncompact {id}` undoes it."
         );
         let hint = wrap(&hint, context.screen.text_columns(), "", "  ");
-        context.screen.line(context.screen.style.dim(hint))?;
+        context.screen.print_line(context.screen.style.dim(hint))?;
     }
     Ok(())
 }
 
-/// Condenses the thread, or works out what that would come to; `None` when the person stops it and nothing was changed.
-/// What is typed meanwhile goes to `typed`, what it takes to `spent`.
+/// Compacts a thread, or computes a preview; `None` if the person stopped the work and nothing was changed. Text that is typed
+/// meanwhile goes to `typed`, the usage of the model to `totals`.
 ///
 /// # Errors
-/// When it failed, another run is active, something waits for a decision, or the journal fails.
-pub(crate) async fn condense(
-    context: &Context,
+/// Fails if the compaction fails, another run is active, a decision is pending, or the journal fails.
+pub(crate) async fn compact_thread(
+    context: &CommandContext,
     thread_id: ThreadId,
-    asked: Asked,
-    typed: &mut Typed,
-    spent: &mut Spent,
-) -> Result<Option<Reached>, Failure> {
-    let request = CompactionRequest { focus: asked.focus, keep: asked.keep.map(Keep::Messages) };
-    let work = async |agent: &Agent, frames: &Frames, cancel: &CancellationToken| match asked.purpose {
-        Purpose::Store => agent.threads().compact(thread_id, &request, frames, cancel).await,
-        Purpose::Preview => agent.threads().preview_compaction(thread_id, &request, frames, cancel).await,
+    options: CompactOptions,
+    typed: &mut TypeAheadBuffer,
+    totals: &mut TurnTotals,
+) -> Result<Option<CompactOutcome>, CliFailure> {
+    let request = CompactionParameters { focus: options.focus, keep: options.keep.map(KeepPolicy::Messages) };
+    let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| match options.mode {
+        CompactionMode::Store => agent.threads().compact(thread_id, &request, frames, cancel).await,
+        CompactionMode::Preview => agent.threads().preview_compaction(thread_id, &request, frames, cancel).await,
     };
-    let done = match is_watched(context) {
+    let result = match is_interactive(context) {
         true => {
-            let showing = Showing { what: WHAT, telling: Telling::Progress };
-            shown(context, showing, typed, spent, work).await?
+            let display = WorkDisplay { label: PHASE_LABEL, visibility: WorkVisibility::Progress };
+            run_with_display(context, display, typed, totals, work).await?
         }
-        false => noted(context, work).await?,
+        false => run_with_notices(context, work).await?,
     };
-    match done.done {
-        Ok(condensed) => Ok(Some(Reached::Condensed(Box::new(condensed)))),
+    match result.output {
+        Ok(compacted) => Ok(Some(CompactOutcome::Compacted(Box::new(compacted)))),
         Err(Error::Thread(ThreadError::NothingToCompact { reason, .. })) => {
-            Ok(Some(Reached::Nothing(reason)))
+            Ok(Some(CompactOutcome::NothingToCompact(reason)))
         }
-        // It is one transaction: what was not finished is not there.
-        Err(_) if done.is_stopped => Ok(None),
+        // A compaction is stored in one transaction, so a stopped one has changed nothing.
+        Err(_) if result.is_stopped => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Returns what a person is told of it: the card, or one line.
-pub(crate) fn told(screen: &Screen, reached: &Reached) -> Vec<String> {
-    let say = |text: &str| wrap(text, screen.text_columns(), "", "  ");
-    match reached {
-        Reached::Condensed(done) => {
-            let (standing, fold) = match &done.marker {
-                Some(marker) => (Standing::Stands(marker.seq), Fold::Closed),
-                None => (Standing::Preview, Fold::Open),
+/// Returns the result for people: the card of the compaction, or one line.
+pub(crate) fn result_lines(screen: &Screen, outcome: &CompactOutcome) -> Vec<String> {
+    let wrap_text = |text: &str| wrap(text, screen.text_columns(), "", "  ");
+    match outcome {
+        CompactOutcome::Compacted(compacted) => {
+            let (status, fold) = match &compacted.marker {
+                Some(marker) => (CompactionStatus::Active(marker.seq), CardFold::Closed),
+                None => (CompactionStatus::Preview, CardFold::Open),
             };
-            let at = done.marker.as_ref().map(|marker| marker.created_at);
-            let mut lines = card(screen, &done.compaction.clone().into(), at, standing, fold);
-            if done.compaction.model == EXTRACTIVE {
-                lines.push(screen.style.warn(say("No model wrote the summary: it is the offline extract.")));
+            let time = compacted.marker.as_ref().map(|marker| marker.created_at);
+            let mut lines = compaction_card(screen, &compacted.compaction.clone().into(), time, status, fold);
+            if compacted.compaction.model == OFFLINE_SUMMARY_MODEL {
+                let text = "No model wrote the summary: it is the offline summary.";
+                lines.push(screen.style.warn(wrap_text(text)));
             }
-            if !done.is_stored {
-                lines.push(screen.style.dim(say("A preview: nothing was changed.")));
+            if !compacted.is_stored {
+                lines.push(screen.style.dim(wrap_text("Preview: nothing was changed.")));
             }
             lines
         }
-        Reached::Nothing(reason) => vec![say(&format!("Nothing to compact: {}.", one_line(reason)))],
+        CompactOutcome::NothingToCompact(reason) => {
+            vec![wrap_text(&format!("Nothing to compact: {}.", sanitize_line(reason)))]
+        }
     }
 }
 
-fn tell_json(context: &Context, thread_id: ThreadId, reached: &Reached) -> Result<(), Failure> {
-    let report = |outcome| Report { thread_id, outcome, reason: None, marker: None, compaction: None };
-    context.json(&match reached {
-        Reached::Condensed(done) => Report {
-            marker: done.marker.as_ref(),
-            compaction: Some(&done.compaction),
-            ..report(if done.is_stored { "condensed" } else { "previewed" })
+/// Prints the result as JSON.
+fn print_result_json(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    outcome: &CompactOutcome,
+) -> Result<(), CliFailure> {
+    let report = |name| CompactionReport { thread_id, outcome: name, reason: None, marker: None, compaction: None };
+    context.print_json(&match outcome {
+        CompactOutcome::Compacted(compacted) => CompactionReport {
+            marker: compacted.marker.as_ref(),
+            compaction: Some(&compacted.compaction),
+            ..report(if compacted.is_stored { "condensed" } else { "previewed" })
         },
-        Reached::Nothing(reason) => Report { reason: Some(reason), ..report("nothing") },
+        CompactOutcome::NothingToCompact(reason) => CompactionReport { reason: Some(reason), ..report("nothing") },
     })
 }
 
-/// Performs `segue uncompact`.
-pub(crate) async fn undo(context: &Context, thread: &str) -> Outcome {
+/// Performs `segue uncompact`: undoes the newest compaction of a thread.
+///
+/// # Errors
+/// Fails if there is no such thread, nothing to undo, or the journal fails.
+pub(crate) async fn run_uncompact(context: &CommandContext, thread: &str) -> CommandResult {
     let thread_id = context.agent.threads().find(thread).await?.thread_id;
-    let undone = context.agent.threads().uncompact(thread_id).await?;
+    let undone = context.agent.threads().undo_compaction(thread_id).await?;
     match context.format {
-        Format::Json => context.json(&json!({
+        OutputFormat::Json => context.print_json(&json!({
             "thread_id": thread_id, "marker_seq": undone.marker_seq, "replaced_count": undone.replaced_count,
             "tokens_before": undone.tokens_before, "tokens_after": undone.tokens_after,
         }))?,
-        Format::Text => {
-            context.screen.line(wrap(&told_undone(&undone), context.screen.text_columns(), "", "  "))?;
+        OutputFormat::Text => {
+            context.screen.print_line(wrap(&uncompacted_text(&undone), context.screen.text_columns(), "", "  "))?;
         }
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Returns what a person is told of a compaction that was taken back.
-pub(crate) fn told_undone(undone: &Uncompacted) -> String {
+/// Returns the sentence about an undone compaction.
+pub(crate) fn uncompacted_text(undone: &ThreadCompactionUndo) -> String {
     let verb = if undone.replaced_count == 1 { "is" } else { "are" };
-    let again = match undone.is_too_large {
-        true => " That does not fit the model: the next message condenses them again.",
+    let warning = match undone.is_too_large {
+        true => " This exceeds the model's window, so your next message starts a compaction again.",
         false => "",
     };
     format!(
-        "Taken back: {} {verb} sent as before, {} → {} tokens.{again}",
-        count(undone.replaced_count, "message"),
-        tokens(undone.tokens_before),
-        tokens(undone.tokens_after)
+        "Undone: {} {verb} sent to the model again, {} → {} tokens.{warning}",
+        format_count(undone.replaced_count, "message"),
+        format_tokens(undone.tokens_before),
+        format_tokens(undone.tokens_after)
     )
 }
 
-/// Returns the marker of the compaction that is in effect in the thread, if one is; what cannot be worked out is not told.
-pub(crate) async fn in_effect(context: &Context, thread_id: ThreadId) -> Option<Seq> {
+/// Returns the marker of the thread's active compaction; `None` if there is none or it cannot be determined.
+pub(crate) async fn active_compaction(context: &CommandContext, thread_id: ThreadId) -> Option<Seq> {
     let report = context.agent.threads().context_report(thread_id).await.ok()?;
-    report.condensed.map(|condensed| condensed.marker_seq)
+    report.condensed.map(|compaction| compaction.marker_seq)
 }
 
-/// Returns what a person is told where another compaction came into effect, or none is any more.
-pub(crate) fn told_in_effect(before: Option<Seq>, after: Option<Seq>) -> Option<String> {
+/// Returns the sentence about a change of the active compaction, for example by a rewind; `None` if it did not change.
+pub(crate) fn active_compaction_change_text(before: Option<Seq>, after: Option<Seq>) -> Option<String> {
     match after {
         _ if before == after => None,
         Some(marker_seq) => Some(format!(
-            "The compaction of marker #{marker_seq} is in effect again: its summary is sent in place of what is older."
+            "The compaction of marker #{marker_seq} is active again: the model gets its summary instead of the older messages."
         )),
-        None => Some("Nothing is condensed any more: all messages are sent as they are.".to_owned()),
+        None => Some("No compaction is active any more: the model gets all messages.".to_owned()),
     }
 }
 
-/// Performs `segue context`.
-pub(crate) async fn window(context: &Context, thread: &str) -> Outcome {
-    let thread_id = context.agent.threads().find(thread).await?.thread_id;
-    let filled = filled(context, thread_id).await?;
-    if context.format == Format::Json {
-        context.json(&filled)?;
-        return Ok(Code::Done);
-    }
-    context.screen.lines(report(&context.screen, &filled))?;
-    Ok(Code::Done)
-}
-
-/// Returns what fills the model's window in the thread.
+/// Performs `segue context`: shows the use of the context window.
 ///
 /// # Errors
-/// When no model is configured, or the journal fails.
-pub(crate) async fn filled(context: &Context, thread_id: ThreadId) -> Result<ContextReport, Failure> {
+/// Fails if there is no such thread, or as [`context_report`] does.
+pub(crate) async fn run_context(context: &CommandContext, thread: &str) -> CommandResult {
+    let thread_id = context.agent.threads().find(thread).await?.thread_id;
+    let report = context_report(context, thread_id).await?;
+    if context.format == OutputFormat::Json {
+        context.print_json(&report)?;
+        return Ok(ExitReason::Success);
+    }
+    context.screen.print_lines(render_report(&context.screen, &report))?;
+    Ok(ExitReason::Success)
+}
+
+/// Returns the use of the model's context window by the thread.
+///
+/// # Errors
+/// Fails if no model is configured, because its window is unknown then, or if the journal fails.
+pub(crate) async fn context_report(
+    context: &CommandContext,
+    thread_id: ThreadId,
+) -> Result<ContextReport, CliFailure> {
     match context.agent.threads().context_report(thread_id).await {
         Err(Error::Run(RunError::NoModel(_))) => {
-            Err(Failure::new(Code::Config, "work out what fills the window: no model is configured")
+            Err(CliFailure::new(ExitReason::Config, "compute the use of the window: no model is configured")
                 .with_hint(NO_MODEL_HINT))
         }
-        filled => Ok(filled?),
+        report => Ok(report?),
     }
 }

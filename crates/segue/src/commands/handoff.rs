@@ -1,173 +1,201 @@
-//! `segue handoff`: from a thread or a session file to a reviewed summary, and from there to a fresh thread. Looking at
-//! handoffs, answering them and telling what came of it are in the files beside this one.
+//! `segue handoff`: drafts a summary of a thread or a session file, has it reviewed, and creates the child thread. The adjacent
+//! files show handoffs, answer them, report the outcome, and perform the subcommands `stats` and `export`.
 
 pub(crate) mod answer;
-pub(crate) mod look;
-pub(crate) mod mirror;
+pub(crate) mod export;
+pub(crate) mod inspect;
 mod report;
-pub(crate) mod stats;
+mod stats;
 
 use std::path::{Path, PathBuf};
 
-use agent::{Decided, HandoffRequest, ImportReport, PendingHandoff};
+use agent::{HandoffOutcome, HandoffRequestOptions, ImportReport, PendingHandoff};
 use protocol::{Decision, Decisions, HandoffId, HandoffStatus, Thread, ThreadId};
-use terminal::{Audience, Typed, one_line, shorten, shown_path};
+use terminal::{Audience, TypeAheadBuffer, sanitize_line, shorten, sanitize_path};
 
-use crate::cli::Format;
-use crate::cli::handoff::Handoff;
-use crate::commands::{Context, import, review, threads};
-use crate::exit::{Code, Failure, Outcome};
-use answer::{Answer, answer, settle};
-use report::{Ended, finish};
+use crate::cli::OutputFormat;
+use crate::cli::handoff::{HandoffArgs, HandoffCommand};
+use crate::commands::{CommandContext, import, review, threads};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
+use answer::{HandoffAnswerSource, answer_source, apply_answer};
+use report::{HandoffConclusion, report_conclusion};
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Handoff) -> Outcome {
+/// Performs `segue handoff`.
+///
+/// # Errors
+/// Fails if the thread, the file or the handoff cannot be found, or if the draft or the decision fails.
+pub(crate) async fn run(context: &CommandContext, mut args: HandoffArgs) -> CommandResult {
+    match args.command.take() {
+        Some(HandoffCommand::Stats(args)) => return stats::run(context, args).await,
+        Some(HandoffCommand::Export(command)) => return export::run(context, command).await,
+        None => {}
+    }
     let outcome = match (&args.show, &args.decide) {
-        _ if args.list => return look::list(context).await.map(|()| Code::Done),
-        (Some(id), _) => return look::show(context, id, args.draft).await.map(|()| Code::Done),
-        (None, Some(id)) => decide(context, id, &args).await,
-        (None, None) => request(context, &args).await,
+        _ if args.list => return inspect::list_handoffs(context).await.map(|()| ExitReason::Success),
+        (Some(id), _) => return inspect::show_handoff(context, id, args.draft).await.map(|()| ExitReason::Success),
+        (None, Some(id)) => decide_pending(context, id, &args).await,
+        (None, None) => request_handoff(context, &args).await,
     };
-    context.agent.handoffs().rest_mirror().await;
+    context.agent.handoffs().wait_for_mirror().await;
     outcome
 }
 
-/// Drafts a handoff of what is named, or finds the pending one, and answers it.
-async fn request(context: &Context, args: &Handoff) -> Outcome {
-    let answer = answer(context, args)?;
+/// Drafts a handoff of the thread or the session file in the arguments, or finds its pending handoff, and answers it.
+async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> CommandResult {
+    let answer = answer_source(context, args)?;
     let mut goal = args.goal.clone();
     let (thread, imported) = match (&args.source, args.latest) {
         (source, true) => {
             goal.splice(0..0, source.clone());
-            from_file(context, &import::newest(context)?).await?
+            import_source(context, &import::newest_session(context)?).await?
         }
-        (Some(source), false) => from(context, source).await?,
-        // The arguments require one of them.
-        (None, false) => return Err(Failure::new(Code::User, "hand off: no thread or file is named")),
+        (Some(source), false) => resolve_source(context, source).await?,
+        // The parser of the arguments requires one of them.
+        (None, false) => return Err(CliFailure::new(ExitReason::User, "hand off: no thread or file is given")),
     };
-    let request = HandoffRequest {
+    let request = HandoffRequestOptions {
         goal: Some(goal.join(" ")).filter(|goal| !goal.trim().is_empty()),
         preview_only: args.preview,
         messages: args.messages,
-        ..HandoffRequest::default()
+        ..HandoffRequestOptions::default()
     };
-    let mut typed = Typed::default();
-    let drafted = review::draft(context, thread.thread_id, request, &mut typed).await;
+    let mut typed = TypeAheadBuffer::default();
+    let drafted = review::draft_handoff(context, thread.thread_id, request, &mut typed).await;
     if !matches!(drafted, Ok(Some(_))) {
-        review::show_typed(context, &mut typed)?;
+        review::show_unsent_input(context, &mut typed)?;
     }
     let Some(pending) = drafted? else {
         return match (context.format, context.screen.audience) {
-            (Format::Text, Audience::Person) => {
-                context.screen.line("Stopped; nothing was left behind.")?;
-                Ok(Code::Cancelled)
+            (OutputFormat::Text, Audience::Person) => {
+                context.screen.print_line("Stopped. No draft was kept.")?;
+                Ok(ExitReason::Cancelled)
             }
-            (Format::Json, _) | (Format::Text, Audience::Program) => {
-                Err(Failure::cancelled("draft the handoff")
-                    .with_hint("nothing was left behind; the same command drafts it again"))
+            (OutputFormat::Json, _) | (OutputFormat::Text, Audience::Program) => {
+                Err(CliFailure::cancelled("draft the handoff")
+                    .with_hint("no draft was kept; run the same command to draft it again"))
             }
         };
     };
-    conclude(context, &pending, answer, imported.as_ref()).await
+    answer_and_report(context, &pending, answer, imported.as_ref()).await
 }
 
-/// Answers the handoff of that id, which waits already.
-async fn decide(context: &Context, id: &str, args: &Handoff) -> Outcome {
-    let answer = answer(context, args)?;
-    let found = match &args.source {
+/// Answers the pending handoff with the given id prefix.
+async fn decide_pending(context: &CommandContext, id: &str, args: &HandoffArgs) -> CommandResult {
+    let answer = answer_source(context, args)?;
+    let handoff = match &args.source {
         Some(thread) => {
             let thread = context.agent.threads().find(thread).await?;
-            context.agent.handoffs().find_in(id, thread.thread_id).await?
+            context.agent.handoffs().find_in_thread(id, thread.thread_id).await?
         }
         None => context.agent.handoffs().find(id).await?,
     };
-    let pending = waiting(context, found.handoff_id).await?;
+    let pending = find_pending(context, handoff.handoff_id).await?;
     let answer = match answer {
-        // Whoever names the handoff does not come upon it by chance: the preview is its answer.
-        Answer::Preview => Answer::Given(Decisions { decisions: vec![Decision::Preview {}] }),
-        Answer::Ask | Answer::Apply | Answer::Given(_) | Answer::Nobody => answer,
+        // The person names the handoff, so the preview is meant as the answer to it and ends it.
+        HandoffAnswerSource::Preview => {
+            HandoffAnswerSource::FromFile(Decisions { decisions: vec![Decision::Preview {}] })
+        }
+        HandoffAnswerSource::Ask
+        | HandoffAnswerSource::Apply
+        | HandoffAnswerSource::FromFile(_)
+        | HandoffAnswerSource::NoAnswer => answer,
     };
-    conclude(context, &pending, answer, None).await
+    answer_and_report(context, &pending, answer, None).await
 }
 
-/// Returns the handoff as it waits for a decision.
-async fn waiting(context: &Context, handoff_id: HandoffId) -> Result<PendingHandoff, Failure> {
+/// Returns the pending handoff with the given id.
+///
+/// # Errors
+/// Fails if the handoff is expired or decided, or is not ready for a decision.
+async fn find_pending(context: &CommandContext, handoff_id: HandoffId) -> Result<PendingHandoff, CliFailure> {
     let review = context.agent.handoffs().review(handoff_id).await?;
     match (review.pending, review.handoff.status) {
         (Some(pending), _) => Ok(pending),
         (None, HandoffStatus::Expired) => {
-            let reason = review.handoff.note.unwrap_or_else(|| agent::UNDECIDED.to_owned());
+            let reason = review.handoff.note.unwrap_or_else(|| agent::UNDECIDED_NOTE.to_owned());
             Err(agent::Error::from(agent::HandoffError::Expired { handoff_id, reason }).into())
         }
-        // Nothing is asked: a run drafts it or carries a decision out, or was cut off when it did.
+        // A run is drafting the handoff or performing a decision, or was interrupted while it did.
         (None, status) if status.is_pending() => {
             let thread = context.short_id(review.handoff.parent_thread_id).await;
-            let what = format!("decide handoff {handoff_id}: it is being worked on, or that was cut off");
-            Err(Failure::new(Code::Conflict, what).with_hint(format!(
-                "try again in a moment; `segue handoff {thread}` finishes what was cut off"
+            let problem = format!("decide handoff {handoff_id}: a run is working on it, or was interrupted");
+            Err(CliFailure::new(ExitReason::Conflict, problem).with_hint(format!(
+                "try again in a moment; `segue handoff {thread}` resumes an interrupted run"
             )))
         }
-        (None, status) => Err(agent::Error::from(agent::HandoffError::Decided { handoff_id, status }).into()),
+        (None, status) => Err(agent::Error::from(agent::HandoffError::AlreadyDecided { handoff_id, status }).into()),
     }
 }
 
-/// Shows the handoff, has it answered, and tells what came of it.
-async fn conclude(
-    context: &Context,
+/// Shows the handoff, applies the answer, and reports the result.
+async fn answer_and_report(
+    context: &CommandContext,
     pending: &PendingHandoff,
-    answer: Answer,
+    answer: HandoffAnswerSource,
     imported: Option<&ImportReport>,
-) -> Outcome {
+) -> CommandResult {
     let thread = context.agent.threads().find(&pending.handoff.parent_thread_id.to_string()).await?;
     let shown = match context.format {
-        Format::Text => show(context, &thread, pending).await,
-        Format::Json => Ok(()),
+        OutputFormat::Text => show_pending(context, &thread, pending).await,
+        OutputFormat::Json => Ok(()),
     };
     match (shown, &answer) {
-        // An answer that was given before it was shown does not depend on whether somebody reads on.
-        (Err(Failure::OutputClosed), Answer::Given(_) | Answer::Apply | Answer::Preview) => {}
+        // An answer from an option or a file is applied even if the reader has closed the output.
+        (
+            Err(CliFailure::OutputClosed),
+            HandoffAnswerSource::FromFile(_) | HandoffAnswerSource::Apply | HandoffAnswerSource::Preview,
+        ) => {}
         (shown, _) => shown?,
     }
-    let reached = settle(context, pending, answer).await?;
-    finish(context, Ended { pending, reached, before: thread.last_seq, imported }).await
+    let result = apply_answer(context, pending, answer).await?;
+    let conclusion = HandoffConclusion { pending, result, last_seq_before: thread.last_seq, import: imported };
+    report_conclusion(context, conclusion).await
 }
 
-async fn show(context: &Context, thread: &Thread, pending: &PendingHandoff) -> Result<(), Failure> {
+/// Prints the thread of the handoff and its proposal.
+async fn show_pending(context: &CommandContext, thread: &Thread, pending: &PendingHandoff) -> Result<(), CliFailure> {
     let (screen, id) = (&context.screen, context.short_id(thread.thread_id).await);
-    let from = format!("Handoff of {id} {}", threads::title(thread));
-    screen.line(screen.style.dim(shorten(&from, screen.columns)))?;
-    review::show(context, pending).await
+    let heading = format!("Handoff of {id} {}", threads::thread_title(thread));
+    screen.print_line(screen.style.dim(shorten(&heading, screen.columns)))?;
+    review::show_proposal(context, pending).await
 }
 
-/// Tells where the way goes on after a handoff was accepted.
-pub(crate) async fn show_child(context: &Context, decided: &Decided, child: ThreadId) -> Result<(), Failure> {
+/// Prints the child thread of an accepted handoff, and a warning if `agent.md` could not be written.
+pub(crate) async fn show_child_thread(
+    context: &CommandContext,
+    decided: &HandoffOutcome,
+    child: ThreadId,
+) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let short = context.short_id(child).await;
-    screen.line(format!("{} {}", style.good("Accepted."), one_line(&decided.proposal.summary_json.title)))?;
-    screen.line(format!("New thread {short} {}", style.dim(format!("({child})"))))?;
+    screen.print_line(format!("{} {}", style.good("Accepted."), sanitize_line(&decided.proposal.summary_json.title)))?;
+    screen.print_line(format!("New thread {short} {}", style.dim(format!("({child})"))))?;
     if let Some(note) =
         decided.handoff.note.as_ref().filter(|_| decided.handoff.status == HandoffStatus::Accepted)
     {
-        screen.note(style.warn(format!(
-            "agent.md could not be written; the thread gets its summary all the same: {}",
-            one_line(note)
+        screen.print_to_stderr(style.warn(format!(
+            "agent.md could not be written; the thread gets its summary from the database instead: {}",
+            sanitize_line(note)
         )));
     }
     Ok(())
 }
 
-/// Finds the thread that is named, or imports the file that is.
-async fn from(context: &Context, source: &str) -> Result<(Thread, Option<ImportReport>), Failure> {
+/// Returns the thread that `source` names, or imports the session file that it names.
+async fn resolve_source(context: &CommandContext, source: &str) -> Result<(Thread, Option<ImportReport>), CliFailure> {
     let is_id = source == "last" || source.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     match is_id && source != "-" && !Path::new(source).exists() {
         true => Ok((context.agent.threads().find(source).await?, None)),
-        false => from_file(context, Path::new(source)).await,
+        false => import_source(context, Path::new(source)).await,
     }
 }
 
-/// Imports the file and returns its thread; of several, the one that was active last.
-async fn from_file(context: &Context, path: &Path) -> Result<(Thread, Option<ImportReport>), Failure> {
-    let report = import::import(context, &[PathBuf::from(path)]).await?;
+/// Imports a session file and returns its thread; of several threads, the most recently active.
+///
+/// # Errors
+/// Fails if the file cannot be read or contains no conversation.
+async fn import_source(context: &CommandContext, path: &Path) -> Result<(Thread, Option<ImportReport>), CliFailure> {
+    let report = import::import_sessions(context, &[PathBuf::from(path)]).await?;
     let mut newest: Option<Thread> = None;
     for imported in &report.threads {
         let thread = context.agent.threads().find(&imported.thread_id.to_string()).await?;
@@ -176,20 +204,20 @@ async fn from_file(context: &Context, path: &Path) -> Result<(Thread, Option<Imp
         }
     }
     let Some(thread) = newest else {
-        return Err(Failure::new(
-            Code::User,
-            format!("hand off {}: it holds no conversation", path.display()),
+        return Err(CliFailure::new(
+            ExitReason::User,
+            format!("hand off {}: it contains no conversation", path.display()),
         )
         .with_hint("`segue import --discover` lists the sessions of this machine"));
     };
-    if context.format == Format::Text {
-        import::note_problems(context, &report);
+    if context.format == OutputFormat::Text {
+        import::print_problems(context, &report);
         if report.threads.len() > 1 {
             let id = context.short_id(thread.thread_id).await;
             let count = report.threads.len();
-            context.screen.note(format!(
-                "{} holds {count} conversations; this is the newest, {id}. `segue threads list` shows the others.",
-                shown_path(path)
+            context.screen.print_to_stderr(format!(
+                "{} contains {count} conversations; this is the newest, {id}. `segue threads list` shows the others.",
+                sanitize_path(path)
             ));
         }
     }

@@ -1,102 +1,106 @@
-//! `segue history`: what was said in a thread, a page at a time, whatever was condensed since. How one entry looks is in
-//! `entry`, which markers there are around a page in `marks`; how something is found again is in `recall` and `search`.
+//! `segue history`: the messages of a thread, one page at a time, including compacted ones. `entry` prints one entry, `markers`
+//! loads the markers around a page, and `recall` and `search` find messages.
 
 pub(crate) mod entry;
-pub(crate) mod marks;
+pub(crate) mod markers;
 pub(crate) mod recall;
 pub(crate) mod search;
 
-use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, Shown, Superseded};
+use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, HistoryFilter, SupersededVisibility};
 use protocol::{RunFeedback, RunStatus, Seq, ThreadId};
 use serde::Serialize;
-use terminal::marker::Fold;
-use terminal::{one_line, wrap};
+use terminal::marker::CardFold;
+use terminal::{sanitize_line, wrap};
 
-use crate::cli::Format;
-use crate::cli::history::History;
-use crate::commands::Context;
-use crate::exit::{Code, Failure, Outcome};
-use entry::{Look, show};
-use marks::Marks;
+use crate::cli::OutputFormat;
+use crate::cli::history::HistoryArgs;
+use crate::commands::CommandContext;
+use crate::exit::{ExitReason, CliFailure, CommandResult};
+use entry::{EntryDisplay, show_entry};
+use markers::CompactionMarkers;
 
-/// Entries that are shown of a turn whose display fell behind.
+/// The most entries that are shown to catch up after a live view has missed frames.
 const CATCH_UP_ENTRIES: usize = 200;
 
-/// The page `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
-struct Printed<'a> {
+struct HistoryPageReport<'a> {
     #[serde(flatten)]
     page: &'a HistoryPage,
     first_seq: Option<Seq>,
     last_seq: Option<Seq>,
-    /// With `--expand`: the markers of every page whose messages are on this one.
+    /// With `--expand`, the markers that cover messages of this page, also if the markers are on another page.
     #[serde(skip_serializing_if = "Option::is_none")]
     markers: Option<&'a [HistoryEntry]>,
 }
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: History) -> Outcome {
+/// Performs `segue history`.
+///
+/// # Errors
+/// Fails if there is no such thread, or if the journal or stdout fails.
+pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandResult {
     let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
-    let superseded = if args.all { Superseded::Shown } else { Superseded::Hidden };
-    let limit = if args.around.is_some() { History::LIMIT_AROUND } else { History::LIMIT };
+    let superseded = if args.all { SupersededVisibility::Shown } else { SupersededVisibility::Hidden };
+    let limit = if args.around.is_some() { HistoryArgs::LIMIT_AROUND_DEFAULT } else { HistoryArgs::LIMIT_DEFAULT };
     let query = HistoryQuery {
         before_seq: args.before,
         after_seq: args.after,
         limit: args.limit.map_or(limit, |limit| limit as usize),
-        shown: if args.markers { Shown::Markers } else { Shown::All },
+        filter: if args.markers { HistoryFilter::Markers } else { HistoryFilter::All },
         superseded,
-        feedback: Some(RunFeedback::LOCAL.to_owned()),
+        feedback: Some(RunFeedback::LOCAL_USER.to_owned()),
     };
     let query = match args.around {
-        Some(seq) => around(context, thread_id, query, seq).await?,
+        Some(seq) => query_around(context, thread_id, query, seq).await?,
         None => query,
     };
     let page = context.agent.threads().history_page(thread_id, &query).await?;
-    let fold = if args.expand { Fold::Open } else { Fold::Closed };
-    let marks = Marks::around(context, &page, fold, superseded).await?;
+    let fold = if args.expand { CardFold::Open } else { CardFold::Closed };
+    let loaded_markers = CompactionMarkers::load_around(context, &page, fold, superseded).await?;
     let (first_seq, last_seq) =
         (page.entries.first().map(|entry| entry.seq), page.entries.last().map(|entry| entry.seq));
-    if context.format == Format::Json {
-        let markers = args.expand.then(|| marks.covering(first_seq, last_seq));
-        context.json(&Printed { page: &page, first_seq, last_seq, markers: markers.as_deref() })?;
-        return Ok(Code::Done);
+    if context.format == OutputFormat::Json {
+        let markers = args.expand.then(|| loaded_markers.markers_covering(first_seq, last_seq));
+        context.print_json(&HistoryPageReport { page: &page, first_seq, last_seq, markers: markers.as_deref() })?;
+        return Ok(ExitReason::Success);
     }
-    let look = Look { lines_max: usize::MAX, fold, marks: &marks, sought: args.around };
+    let display =
+        EntryDisplay { lines_max: usize::MAX, fold, markers: &loaded_markers, requested_seq: args.around };
     for entry in &page.entries {
-        show(&context.screen, entry, look)?;
-        show_end(context, &page, entry).await?;
+        show_entry(&context.screen, entry, display)?;
+        show_run_end(context, &page, entry).await?;
     }
     if page.entries.is_empty() && args.markers {
-        context.screen.line("Nothing was condensed there.")?;
+        context.screen.print_line("There are no markers.")?;
     }
-    note_more(context, &args, &page);
-    Ok(Code::Done)
+    print_navigation_hints(context, &args, &page);
+    Ok(ExitReason::Success)
 }
 
-/// Says how to come to what is before and after the page, and to the originals of markers that were opened.
-fn note_more(context: &Context, args: &History, page: &HistoryPage) {
+/// Prints the commands for the earlier and the later page, and for the original messages of opened markers.
+fn print_navigation_hints(context: &CommandContext, args: &HistoryArgs, page: &HistoryPage) {
     let (Some(first), Some(last)) = (page.entries.first(), page.entries.last()) else { return };
     let history = format!("segue history {}", args.thread);
     let originals = page.entries.iter().filter_map(|entry| {
-        let range = stands_for(entry).filter(|(first_seq, _)| args.markers || *first_seq < first.seq);
+        let range = covered_range(entry).filter(|(first_seq, _)| args.markers || *first_seq < first.seq);
         let (first_seq, last_seq) = range.filter(|_| args.expand)?;
         let (after, before) = (first_seq.saturating_sub(1), last_seq.saturating_add(1));
         let range = format!("--after {after} --before {before}");
-        Some(format!("Originals of marker #{}: `{history} {range}`", entry.seq))
+        Some(format!("Messages of marker #{}: `{history} {range}`", entry.seq))
     });
-    let page_of = format!("{history}{}", options(args));
-    let earlier = page.has_more_before.then(|| format!("Earlier: `{page_of} --before {}`", first.seq));
-    // Within a range it goes on to the end of the range.
+    let command = format!("{history}{}", page_options(args));
+    let earlier = page.has_more_before.then(|| format!("Earlier: `{command} --before {}`", first.seq));
+    // If a range was requested, the later page ends where the range ends.
     let end = args.after.and(args.before).map(|end| format!(" --before {end}")).unwrap_or_default();
-    let later = page.has_more_after.then(|| format!("Later: `{page_of} --after {}{end}`", last.seq));
-    for note in originals.chain(earlier).chain(later) {
-        context.screen.note(context.screen.style.dim(note));
+    let later = page.has_more_after.then(|| format!("Later: `{command} --after {}{end}`", last.seq));
+    for hint in originals.chain(earlier).chain(later) {
+        context.screen.print_to_stderr(context.screen.style.dim(hint));
     }
 }
 
-/// Returns the first and the last event that a marker's summary stands for; other entries stand for themselves.
-pub(crate) fn stands_for(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
-    match &entry.what {
+/// Returns the numbers of the first and the last event that a marker's summary covers; `None` for other entries.
+pub(crate) fn covered_range(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
+    match &entry.item {
         HistoryItem::Marker(marker) => Some((marker.first_seq, marker.last_seq)),
         HistoryItem::Archived(marker) => Some((marker.first_seq, marker.last_seq)),
         HistoryItem::Message(_)
@@ -106,8 +110,8 @@ pub(crate) fn stands_for(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
     }
 }
 
-/// Returns the options that another page of the same is asked for with.
-fn options(args: &History) -> String {
+/// Returns the options of the arguments that also apply to other pages.
+fn page_options(args: &HistoryArgs) -> String {
     let flags = [(args.markers, " --markers"), (args.expand, " --expand"), (args.all, " --all")];
     let mut options: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
     if let Some(limit) = args.limit {
@@ -116,13 +120,16 @@ fn options(args: &History) -> String {
     options
 }
 
-/// Returns the query of a page that has the event in its middle, as far as there is something on either side of it.
-pub(crate) async fn around(
-    context: &Context,
+/// Returns the query of a page with an event in its middle, or as near to it as the ends of the thread allow.
+///
+/// # Errors
+/// Fails if the journal fails.
+pub(crate) async fn query_around(
+    context: &CommandContext,
     thread_id: ThreadId,
     query: HistoryQuery,
     seq: Seq,
-) -> Result<HistoryQuery, Failure> {
+) -> Result<HistoryQuery, CliFailure> {
     let before = HistoryQuery {
         before_seq: Some(seq.saturating_add(1)),
         limit: query.limit.div_ceil(2),
@@ -139,42 +146,55 @@ pub(crate) async fn around(
     Ok(HistoryQuery { after_seq: Some(first.unwrap_or(seq).saturating_sub(1)), ..query })
 }
 
-/// Shows what was said in a thread after an event, the first page of it.
-pub(crate) async fn show_after(context: &Context, thread_id: ThreadId, seq: Seq) -> Result<(), Failure> {
+/// Prints the entries of a thread after an event, at most [`CATCH_UP_ENTRIES`].
+///
+/// # Errors
+/// Fails if the journal or stdout fails.
+pub(crate) async fn show_entries_after(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    seq: Seq,
+) -> Result<(), CliFailure> {
     let query = HistoryQuery { after_seq: Some(seq), limit: CATCH_UP_ENTRIES, ..HistoryQuery::default() };
-    show_page(context, thread_id, &query, Fold::Closed, None).await.map(drop)
+    show_page(context, thread_id, &query, CardFold::Closed, None).await.map(drop)
 }
 
-/// Shows a page of what was said in a thread, its markers closed or opened, and returns it. The event that was asked for is
-/// told from the others.
+/// Prints a page of a thread's history and returns it. The event `requested_seq` is labelled.
+///
+/// # Errors
+/// Fails if the journal or stdout fails.
 pub(crate) async fn show_page(
-    context: &Context,
+    context: &CommandContext,
     thread_id: ThreadId,
     query: &HistoryQuery,
-    fold: Fold,
-    sought: Option<Seq>,
-) -> Result<HistoryPage, Failure> {
+    fold: CardFold,
+    requested_seq: Option<Seq>,
+) -> Result<HistoryPage, CliFailure> {
     let page = context.agent.threads().history_page(thread_id, query).await?;
-    let marks = Marks::around(context, &page, fold, query.superseded).await?;
+    let markers = CompactionMarkers::load_around(context, &page, fold, query.superseded).await?;
+    let display = EntryDisplay { lines_max: usize::MAX, fold, markers: &markers, requested_seq };
     for entry in &page.entries {
-        show(&context.screen, entry, Look { lines_max: usize::MAX, fold, marks: &marks, sought })?;
-        show_end(context, &page, entry).await?;
+        show_entry(&context.screen, entry, display)?;
+        show_run_end(context, &page, entry).await?;
     }
     Ok(page)
 }
 
-/// Shows how a run ended that did not succeed, after its last entry. Returns whether it did.
-pub(crate) async fn show_end(
-    context: &Context,
+/// Prints how a run ended if it did not succeed and `entry` is its last entry. Returns whether something was printed.
+///
+/// # Errors
+/// Fails if the journal or stdout fails.
+pub(crate) async fn show_run_end(
+    context: &CommandContext,
     page: &HistoryPage,
     entry: &HistoryEntry,
-) -> Result<bool, Failure> {
+) -> Result<bool, CliFailure> {
     let next = page.entries.iter().find(|next| next.seq > entry.seq);
     let is_last = next.map_or(!page.has_more_after, |next| next.run_id != entry.run_id);
     let Some(run_id) = entry.run_id.filter(|_| is_last) else { return Ok(false) };
     let Some(run) = context.agent.runs().get(run_id).await? else { return Ok(false) };
     let (screen, style) = (&context.screen, context.screen.style);
-    let reason = run.failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure.message)));
+    let reason = run.failure.map_or_else(String::new, |failure| format!(": {}", sanitize_line(&failure.message)));
     let line = match run.status {
         RunStatus::Pending | RunStatus::Running | RunStatus::Success | RunStatus::Interrupted => {
             return Ok(false);
@@ -185,8 +205,8 @@ pub(crate) async fn show_end(
         }
         RunStatus::Error => style.bad(wrap(&format!("── failed{reason}"), screen.text_columns(), "", "   ")),
     };
-    screen.line(line)?;
-    screen.line("")?;
+    screen.print_line(line)?;
+    screen.print_line("")?;
     Ok(true)
 }
 
@@ -194,16 +214,16 @@ pub(crate) async fn show_end(
 mod tests {
     use std::collections::BTreeSet;
 
-    use agent::{ArchiveMarker, BoundaryEntry, CallHeader, FailedEntry, SummaryMarker, UndoneEntry};
+    use agent::{ArchiveMarker, ImportedBoundaryEntry, ToolCallHeader, CompactionFailedEntry, SummaryMarker, CompactionUndoneEntry};
     use jiff::Timestamp;
     use protocol::{
-        ArchiveReason, Block, CompactionTrigger, Message, Rating, RunId, ToolMessage, ToolStatus,
+        ArchiveReason, ContentBlock, CompactionTrigger, Message, Rating, RunId, ToolMessage, ToolStatus,
     };
     use serde_json::{Value, json};
 
     use super::*;
 
-    /// The page that describes the shapes.
+    /// The page of the book that documents the JSON.
     const PAGE: &str = include_str!("../../../../docs/src/history-json.md");
 
     fn id<T: std::str::FromStr>(last: u8) -> T
@@ -213,14 +233,14 @@ mod tests {
         format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
     }
 
-    fn entry(seq: Seq, run_id: Option<RunId>, what: HistoryItem) -> HistoryEntry {
+    fn entry(seq: Seq, run_id: Option<RunId>, item: HistoryItem) -> HistoryEntry {
         let (created_at, id) = (Timestamp::UNIX_EPOCH, format!("m{seq}"));
         HistoryEntry {
             id,
             seq,
             run_id,
             created_at,
-            what,
+            item,
             is_superseded: false,
             call: None,
             duration_ms: None,
@@ -233,25 +253,25 @@ mod tests {
             id: None,
             call_id: "c1".to_owned(),
             name: Some("ls".to_owned()),
-            content: vec![Block::text("a file")],
+            content: vec![ContentBlock::text("a file")],
             status: ToolStatus::Success,
         };
         let call =
-            CallHeader { seq: 4, id: "c1".to_owned(), name: "ls".to_owned(), args: json!({"path": "."}) };
+            ToolCallHeader { seq: 4, id: "c1".to_owned(), name: "ls".to_owned(), args: json!({"path": "."}) };
         let message = HistoryItem::Message(Message::Tool(result));
         HistoryEntry { call: Some(call), ..entry(5, Some(id(2)), message) }
     }
 
     fn answers() -> [HistoryEntry; 2] {
-        let at = Timestamp::UNIX_EPOCH;
+        let time = Timestamp::UNIX_EPOCH;
         let rated = RunFeedback {
             thread_id: id(1),
             run_id: id(2),
-            user_id: RunFeedback::LOCAL.to_owned(),
+            user_id: RunFeedback::LOCAL_USER.to_owned(),
             rating: Rating::Up,
             comment: Some("well done".to_owned()),
-            created_at: at,
-            updated_at: at,
+            created_at: time,
+            updated_at: time,
         };
         let answer = |seq, run| entry(seq, Some(id(run)), HistoryItem::Message(Message::ai("Hello.")));
         [
@@ -275,8 +295,8 @@ mod tests {
             focus: Some("the lid".to_owned()),
             duration_ms: 2_300,
         };
-        let what = HistoryItem::Marker(Box::new(marker));
-        HistoryEntry { id: "summary-marker-8".to_owned(), ..entry(8, Some(id(4)), what) }
+        let item = HistoryItem::Marker(Box::new(marker));
+        HistoryEntry { id: "summary-marker-8".to_owned(), ..entry(8, Some(id(4)), item) }
     }
 
     fn archived() -> HistoryEntry {
@@ -289,18 +309,18 @@ mod tests {
             model: "anthropic/x".to_owned(),
             summary_id: id(6),
         };
-        let what = HistoryItem::Archived(Box::new(marker));
-        HistoryEntry { id: "archive-marker-10".to_owned(), ..entry(10, None, what) }
+        let item = HistoryItem::Archived(Box::new(marker));
+        HistoryEntry { id: "archive-marker-10".to_owned(), ..entry(10, None, item) }
     }
 
-    /// One entry of every sort there is, in the order of the page.
+    /// Returns one entry of every kind, in the order of the page.
     fn entries() -> Vec<HistoryEntry> {
         let boundary = |seq, kind, text: &str| {
-            entry(seq, None, HistoryItem::Boundary(BoundaryEntry { kind, text: text.to_owned() }))
+            entry(seq, None, HistoryItem::Boundary(ImportedBoundaryEntry { kind, text: text.to_owned() }))
         };
-        let undone = HistoryItem::Undone(UndoneEntry { marker_seq: 8 });
+        let undone = HistoryItem::Undone(CompactionUndoneEntry { marker_seq: 8 });
         let reason = "the request would not become smaller".to_owned();
-        let failed = FailedEntry { trigger: CompactionTrigger::Auto, reason };
+        let failed = CompactionFailedEntry { trigger: CompactionTrigger::Auto, reason };
         let failed = HistoryItem::Failed(failed);
         let [rated, superseded] = answers();
         vec![
@@ -318,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn b5_the_page_shows_every_entry_as_it_is_written() {
+    fn b5_the_page_shows_the_json_of_every_kind_of_entry() {
         let written = |entry: &HistoryEntry| serde_json::to_string(entry).unwrap();
         let lines: Vec<String> = entries().iter().map(written).collect();
         let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"id\":")).collect();
@@ -326,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn b5_the_page_names_every_field_of_a_page() {
+    fn b5_the_page_lists_every_field_of_a_history_page() {
         let page = HistoryPage {
             thread_id: id(1),
             source: "journal",
@@ -334,8 +354,8 @@ mod tests {
             has_more_before: true,
             has_more_after: false,
         };
-        let printed = Printed { page: &page, first_seq: None, last_seq: None, markers: Some(&[]) };
-        let Value::Object(fields) = serde_json::to_value(&printed).unwrap() else { panic!("an object") };
+        let report = HistoryPageReport { page: &page, first_seq: None, last_seq: None, markers: Some(&[]) };
+        let Value::Object(fields) = serde_json::to_value(&report).unwrap() else { panic!("an object") };
         let (_, table) = PAGE.split_once("| --- | --- |\n").unwrap();
         let rows = table.lines().take_while(|line| line.starts_with('|'));
         // The names are in the first column, between backticks.

@@ -1,172 +1,184 @@
-//! `segue import`: sessions of other agents into threads, with what was damaged told by file and line.
+//! `segue import`: imports sessions of other agents as threads. Damaged records are reported with file and line.
 
 use std::path::PathBuf;
 
 use agent::{FoundSession, ImportReport, ImportedThread};
 use serde_json::json;
-use terminal::{Seen, Then, Unit, one_line, shorten, shown_path, watch};
+use terminal::{WatchEvent, WatchControl, ProgressUnit, sanitize_line, shorten, sanitize_path, watch};
 
-use crate::cli::{self, Format};
-use crate::commands::work::progress;
-use crate::commands::{Context, threads};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::{self, OutputFormat};
+use crate::commands::agent_work::progress_display;
+use crate::commands::{CommandContext, threads};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// How many damaged records are told one by one.
+/// The most damaged records that are listed.
 const PROBLEMS_SHOWN_MAX: usize = 20;
-/// How many sessions of this machine are shown with their titles, which takes a look into each.
+/// The most sessions of this machine that are listed. Each file is read for its title.
 const TITLES_MAX: usize = 30;
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: cli::Import) -> Outcome {
-    if args.discover {
-        return discover(context);
-    }
-    let report = import(context, &args.paths).await?;
-    match context.format {
-        Format::Json => context.json(&report)?,
-        Format::Text => show(context, &report).await?,
-    }
-    // Where nothing could be read, a script must not go on as if something had been.
-    let nothing = report.threads.is_empty() && !report.problems.is_empty();
-    Ok(if nothing || !report.failed.is_empty() { Code::User } else { Code::Done })
-}
-
-/// Imports with a progress bar.
+/// Performs `segue import`.
 ///
 /// # Errors
-/// When a named file cannot be read, the journal fails, or the person stopped it.
-pub(crate) async fn import(context: &Context, paths: &[PathBuf]) -> Result<ImportReport, Failure> {
-    let bar = progress(&context.screen, context.format, Unit::Bytes);
+/// Fails if a file cannot be read, the journal fails, or the person stops the import.
+pub(crate) async fn run(context: &CommandContext, args: cli::ImportArgs) -> CommandResult {
+    if args.discover {
+        return show_discovered_sessions(context);
+    }
+    let report = import_sessions(context, &args.paths).await?;
+    match context.format {
+        OutputFormat::Json => context.print_json(&report)?,
+        OutputFormat::Text => show_report(context, &report).await?,
+    }
+    // If nothing could be imported, a script must not continue as if it had been.
+    let is_empty = report.threads.is_empty() && !report.problems.is_empty();
+    Ok(if is_empty || !report.failed.is_empty() { ExitReason::User } else { ExitReason::Success })
+}
+
+/// Imports session files and shows a progress bar.
+///
+/// # Errors
+/// Fails if a file cannot be read, the journal fails, or the person stops the import.
+pub(crate) async fn import_sessions(
+    context: &CommandContext,
+    paths: &[PathBuf],
+) -> Result<ImportReport, CliFailure> {
+    let bar = progress_display(&context.screen, context.format, ProgressUnit::Bytes);
     let agent = &context.agent;
     let (report, stopped) = watch(
         async |frames, cancel| (agent.threads().import(paths, &frames, &cancel).await, cancel.is_cancelled()),
-        |seen| {
-            if let Seen::Frame(_, frame) = seen {
-                bar.show(frame);
+        |event| {
+            if let WatchEvent::Frame(_, frame) = event {
+                bar.update(frame);
             }
-            Ok(Then::GoOn)
+            Ok(WatchControl::Continue)
         },
     )
     .await?;
     let report = report?;
     match stopped {
-        true => Err(Failure::cancelled("import everything")
-            .with_hint("import again: it goes on where this one stopped")),
+        true => Err(CliFailure::cancelled("import everything")
+            .with_hint("run the same command to continue where the import stopped")),
         false => Ok(report),
     }
 }
 
-/// Returns the newest session of an agent on this machine.
+/// Returns the path of the newest session of another agent on this machine, and prints it as a notice.
 ///
 /// # Errors
-/// When there is none.
-pub(crate) fn newest(context: &Context) -> Result<PathBuf, Failure> {
-    let (found, _) = context.agent.threads().discover(TITLES_MAX);
-    // A file nobody said anything in has no title; there is nothing to hand off in it.
-    let newest = found.into_iter().find(|session| session.title.is_some());
+/// Fails if there is none.
+pub(crate) fn newest_session(context: &CommandContext) -> Result<PathBuf, CliFailure> {
+    let (sessions, _) = context.agent.threads().discover(TITLES_MAX);
+    // A session without messages has no title, and nothing to hand off.
+    let newest = sessions.into_iter().find(|session| session.title.is_some());
     if let Some(session) = &newest {
-        context.notice(&format!("The newest session: {} ({})", session.path.display(), session.format));
+        context.print_notice(&format!("Newest session: {} ({})", session.path.display(), session.format));
     }
     newest.map(|session| session.path).ok_or_else(|| {
-        Failure::new(Code::User, "find a session of an agent on this machine")
+        CliFailure::new(ExitReason::User, "find a session of another agent on this machine")
             .with_hint("name the session's file: `segue handoff FILE`")
     })
 }
 
-/// Tells on stderr what was damaged.
-pub(crate) fn note_problems(context: &Context, report: &ImportReport) {
+/// Prints the damaged records to stderr, at most [`PROBLEMS_SHOWN_MAX`].
+pub(crate) fn print_problems(context: &CommandContext, report: &ImportReport) {
     for problem in report.problems.iter().take(PROBLEMS_SHOWN_MAX) {
         let line = problem.line.map(|line| format!("{line}:")).unwrap_or_default();
-        context.screen.note(format!("{}:{line} {}", shown_path(&problem.path), one_line(&problem.reason)));
+        let (path, reason) = (sanitize_path(&problem.path), sanitize_line(&problem.reason));
+        context.screen.print_to_stderr(format!("{path}:{line} {reason}"));
     }
     if let Some(more) = report.problems.len().checked_sub(PROBLEMS_SHOWN_MAX).filter(|more| *more > 0) {
-        context.screen.note(format!("… and {more} more damaged records"));
+        context.screen.print_to_stderr(format!("… and {more} more damaged records"));
     }
 }
 
-async fn show(context: &Context, report: &ImportReport) -> Result<(), Failure> {
-    note_problems(context, report);
+/// Prints the imported threads and the totals.
+async fn show_report(context: &CommandContext, report: &ImportReport) -> Result<(), CliFailure> {
+    print_problems(context, report);
     let ids = threads::short_ids(report.threads.iter().map(|thread| thread.thread_id));
     for (thread, id) in report.threads.iter().zip(&ids) {
         let name = thread.name.as_deref().or(thread.first_prompt.as_deref()).unwrap_or("(no name)");
-        let lead = format!("{id}  {:<16}  {:<11}  ", news(thread), thread.format);
+        let lead = format!("{id}  {:<16}  {:<11}  ", new_events_text(thread), thread.format);
         let columns = context.screen.columns.saturating_sub(lead.chars().count()).max(10);
-        context.screen.line(format!(
+        context.screen.print_line(format!(
             "{}{}",
             context.screen.style.dim(&lead),
-            shorten(&one_line(name), columns)
+            shorten(&sanitize_line(name), columns)
         ))?;
     }
     let new: u64 = report.threads.iter().map(|thread| thread.events_new).sum();
     let mut parts = vec![
-        count(report.threads.len() as u64, "thread"),
-        format!("{} new", count(new, "event")),
-        format!("{} read", bytes(report.bytes)),
+        format_count(report.threads.len() as u64, "thread"),
+        format!("{} new", format_count(new, "event")),
+        format!("{} read", format_byte_size(report.bytes)),
     ];
     if !report.problems.is_empty() {
-        parts.push(count(report.problems.len() as u64, "damaged record"));
+        parts.push(format_count(report.problems.len() as u64, "damaged record"));
     }
     if !report.skipped.is_empty() {
-        parts.push(format!("{} skipped: no session in them", count(report.skipped.len() as u64, "file")));
+        parts.push(format!("{} skipped without a session", format_count(report.skipped.len() as u64, "file")));
     }
-    context.screen.line(parts.join(" · "))?;
+    context.screen.print_line(parts.join(" · "))?;
     for failed in &report.failed {
-        context.screen.note(format!("segue: failed to {}", one_line(&failed.reason)));
+        context.screen.print_to_stderr(format!("segue: failed to {}", sanitize_line(&failed.reason)));
     }
     Ok(())
 }
 
-fn news(thread: &ImportedThread) -> String {
+/// Returns how much an import added to a thread.
+fn new_events_text(thread: &ImportedThread) -> String {
     match (thread.is_new, thread.events_new) {
-        (true, events) => format!("new, {}", count(events, "event")),
+        (true, events) => format!("new, {}", format_count(events, "event")),
         (false, 0) => "nothing new".to_owned(),
-        (false, events) => format!("{} new", count(events, "event")),
+        (false, events) => format!("{} new", format_count(events, "event")),
     }
 }
 
-fn discover(context: &Context) -> Outcome {
+/// Lists the sessions of other agents on this machine.
+fn show_discovered_sessions(context: &CommandContext) -> CommandResult {
     let (sessions, problems) = context.agent.threads().discover(TITLES_MAX);
-    if context.format == Format::Json {
-        context.json(&json!({"sessions": sessions, "problems": problems}))?;
-        return Ok(Code::Done);
+    if context.format == OutputFormat::Json {
+        context.print_json(&json!({"sessions": sessions, "problems": problems}))?;
+        return Ok(ExitReason::Success);
     }
     for problem in &problems {
-        context.screen.note(format!("{}: {}", shown_path(&problem.path), one_line(&problem.reason)));
+        let (path, reason) = (sanitize_path(&problem.path), sanitize_line(&problem.reason));
+        context.screen.print_to_stderr(format!("{path}: {reason}"));
     }
     if sessions.is_empty() {
-        context.screen.line("No session of an agent was found in the usual places.")?;
-        return Ok(Code::Done);
+        context.screen.print_line("No session of another agent was found in the usual folders.")?;
+        return Ok(ExitReason::Success);
     }
     for session in sessions.iter().take(TITLES_MAX) {
         show_session(context, session)?;
     }
     if let Some(more) = sessions.len().checked_sub(TITLES_MAX).filter(|more| *more > 0) {
-        context.screen.line(format!("… and {more} older ones; `--json` lists them all"))?;
+        context.screen.print_line(format!("… and {more} older sessions; `--json` lists all of them"))?;
     }
-    context.screen.line("Import one with `segue import PATH`; `segue handoff --latest` takes the newest.")?;
-    Ok(Code::Done)
+    let hint = "`segue import PATH` imports a session; `segue handoff --latest` hands off the newest.";
+    context.screen.print_line(hint)?;
+    Ok(ExitReason::Success)
 }
 
-/// Two lines a session: paths are long, and must stay whole to be copied.
-fn show_session(context: &Context, session: &FoundSession) -> Result<(), Failure> {
+/// Prints a session on two lines: its properties, and its path alone, so that a long path can be copied as a whole.
+fn show_session(context: &CommandContext, session: &FoundSession) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let now = jiff::Timestamp::now();
-    let when = session.modified.map(|at| threads::ago(now, at)).unwrap_or_default();
-    let facts = format!("{:<9} {:<11} {:>10}  ", session.format, when, bytes(session.bytes));
-    let title = one_line(session.title.as_deref().unwrap_or("(no title)"));
-    let columns = screen.columns.saturating_sub(facts.len()).max(10);
-    screen.line(format!("{}{}", style.dim(&facts), shorten(&title, columns)))?;
-    screen.line(format!("  {}", shown_path(&session.path)))?;
+    let age = session.modified.map(|time| threads::format_age(now, time)).unwrap_or_default();
+    let properties = format!("{:<9} {:<11} {:>10}  ", session.format, age, format_byte_size(session.bytes));
+    let title = sanitize_line(session.title.as_deref().unwrap_or("(no title)"));
+    let columns = screen.columns.saturating_sub(properties.len()).max(10);
+    screen.print_line(format!("{}{}", style.dim(&properties), shorten(&title, columns)))?;
+    screen.print_line(format!("  {}", sanitize_path(&session.path)))?;
     Ok(())
 }
 
-/// Returns a number with its noun in the right form.
-pub(crate) fn count(count: u64, noun: &str) -> String {
+/// Returns a count with its noun, which gets an `s` unless the count is 1.
+pub(crate) fn format_count(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
 
-/// Returns a size for people.
-pub(crate) fn bytes(bytes: u64) -> String {
+/// Returns a size in binary units, such as `1.5 KiB`.
+pub(crate) fn format_byte_size(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }

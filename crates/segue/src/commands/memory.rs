@@ -1,25 +1,28 @@
-//! `segue memory`: what outlives a context. The notes are in `notes`, what there is in the tiers in `tiers`, how old turns
-//! become summaries in `settle`; what is kept under a name is in `store`.
+//! `segue memory`: the memory that outlives a context. `agent_md` shows and edits agent.md, `tiers` shows the tiers, `summarize`
+//! summarizes old messages, and `store` performs `segue store`.
 
-pub(crate) mod notes;
-pub(crate) mod settle;
+pub(crate) mod agent_md;
+pub(crate) mod summarize;
 pub(crate) mod store;
 pub(crate) mod tiers;
 
-use crate::cli::memory::Memory;
-use crate::commands::Context;
-use crate::exit::Outcome;
+use crate::cli::memory::MemoryCommand;
+use crate::commands::CommandContext;
+use crate::exit::CommandResult;
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Memory) -> Outcome {
+/// Performs `segue memory`.
+///
+/// # Errors
+/// Fails as the subcommand does.
+pub(crate) async fn run(context: &CommandContext, args: MemoryCommand) -> CommandResult {
     match args {
-        Memory::Show { limit } => notes::show(context, limit as usize).await,
-        Memory::Edit => notes::edit(context).await,
-        Memory::Search { words, limit } => notes::search(context, &words.join(" "), limit as usize).await,
-        Memory::Path => notes::path(context),
-        Memory::Stats => tiers::stats(context).await,
-        Memory::Trace { thread, limit, after } => tiers::trace(context, &thread, after, limit as usize).await,
-        Memory::Summaries { limit } => tiers::summaries(context, limit as usize).await,
-        Memory::Settle => settle::run(context).await,
+        MemoryCommand::Show { limit } => agent_md::show_memory(context, limit as usize).await,
+        MemoryCommand::Edit => agent_md::run_edit(context).await,
+        MemoryCommand::Search { words, limit } => agent_md::search_memory(context, &words.join(" "), limit as usize).await,
+        MemoryCommand::Path => agent_md::print_path(context),
+        MemoryCommand::Stats => tiers::run_stats(context).await,
+        MemoryCommand::Trace { thread, limit, after } => tiers::run_trace(context, &thread, after, limit as usize).await,
+        MemoryCommand::Summaries { limit } => tiers::run_summaries(context, limit as usize).await,
+        MemoryCommand::Summarize => summarize::run(context).await,
     }
 }

@@ -1,342 +1,353 @@
-//! The review of a handoff, the same for `segue handoff` and the chat: show the proposal, take the person's answer,
-//! pass it on, until the handoff is decided or left for later. What an answer means is decided by the `handoff` room.
+//! The review of a handoff, shared by `segue handoff` and the chat: shows the proposal, asks the person, and submits their
+//! answer, until the handoff is decided or left pending. The `handoff` crate decides what an answer means.
 
 mod change;
 mod choices;
-mod own;
+mod user_text;
 mod panel;
-mod work;
+mod drafting;
 
-use agent::{Class, Decided, EXTRACTIVE, PendingHandoff};
+use agent::{ErrorClass, HandoffOutcome, OFFLINE_SUMMARY_MODEL, PendingHandoff};
 use protocol::decision::EditedAction;
 use protocol::{Decision, Decisions, Proposal};
 use serde_json::{Map, Value, json};
 use terminal::{
-    Picked, Quiet, Spent, Typed, ask, ask_amid, ask_draft, ask_line, ask_text, carry, diff, facts, one_line,
-    pick, pick_or_type, safe, shorten, signals, wrap, wrap_lines,
+    PickResult, NoEchoGuard, TurnTotals, TypeAheadBuffer, ask, ask_while_typing, ask_draft, ask_line, ask_text, carry_over, diff, coverage, sanitize_line,
+    pick, pick_or_type, sanitize, shorten, signals, wrap, wrap_lines,
 };
 
-use crate::commands::Context;
-use crate::commands::work::{Done, Telling};
-use crate::exit::{self, Failure, chain};
-pub(crate) use change::came_about;
-use choices::{Answer, Asked, Offer, choices};
-use own::Own;
-pub(crate) use panel::show;
+use crate::commands::CommandContext;
+use crate::commands::agent_work::{WorkResult, WorkVisibility};
+use crate::exit::{self, CliFailure, error_chain};
+pub(crate) use change::draft_origin;
+use choices::{ReviewAnswer, HandoffRequester, ReviewState, review_choices};
+use user_text::UserTextEditor;
+pub(crate) use panel::show_proposal;
 
-pub(crate) use work::{decide, draft};
+pub(crate) use drafting::{decide_handoff, draft_handoff};
 
-/// What the agent that asked is told when a person goes on without a summary.
-const WITHOUT_SUMMARY: &str = "the person went on without a summary";
+/// The reason of the rejection when a person continues without a summary. It is stored, and the agent gets it as a result.
+const WITHOUT_SUMMARY: &str = "the person continues without a summary";
 
-/// How a review ended.
+/// The end of a review.
 #[derive(Debug)]
-pub(crate) enum Left {
-    /// The handoff waits.
-    Later,
-    Decided(Box<Decided>),
-    /// It was declined, for a blank thread without a summary.
-    Blank(Box<Decided>),
+pub(crate) enum ReviewOutcome {
+    /// The handoff is still pending.
+    Deferred,
+    /// The handoff was decided.
+    Decided(Box<HandoffOutcome>),
+    /// The handoff was declined in favour of a new thread without a summary.
+    BlankThread(Box<HandoffOutcome>),
 }
 
 /// A handoff under review.
-pub(crate) struct Review<'a> {
-    context: &'a Context,
-    typed: &'a mut Typed,
-    telling: Telling,
+pub(crate) struct HandoffReviewSession<'a> {
+    context: &'a CommandContext,
+    type_ahead: &'a mut TypeAheadBuffer,
+    visibility: WorkVisibility,
     pending: PendingHandoff,
-    /// Everything that was proposed, the newest last.
+    /// All proposals of the handoff, the newest last.
     proposals: Vec<Proposal>,
-    /// Feedback that was not worked in yet.
+    /// The feedback that no draft has used yet.
     feedback: String,
-    own: Own,
-    /// Whether a blank thread without a summary is offered.
-    offers_blank: bool,
-    /// What the runs took that the answers led to.
-    pub(crate) spent: Spent,
+    user_text: UserTextEditor,
+    /// Whether a new thread without a summary is offered.
+    offers_blank_thread: bool,
+    /// The totals of the runs that the answers started.
+    pub(crate) totals: TurnTotals,
 }
 
-/// What came of passing an answer on.
-enum Passed {
-    Decided(Box<Decided>),
-    /// There is another proposal, or the same one again.
-    Again,
-    /// It cannot be taken as it is, and why.
-    Refused(String),
+/// The result of submitting one answer.
+enum ReviewStep {
+    Decided(Box<HandoffOutcome>),
+    /// There is a new proposal, or the same proposal is pending again.
+    StillPending,
+    /// The answer is invalid; contains the reason.
+    Rejected(String),
 }
 
-/// Returns the answer that accepts exactly what was shown.
+/// Returns the decision that accepts exactly the shown proposal: it contains its hash.
 pub(crate) fn acceptance(pending: &PendingHandoff) -> Decision {
     Decision::Approve { args: None, summary_sha256: Some(pending.proposal.summary_sha256.clone()) }
 }
 
-/// Returns whether the agent asked for the handoff, so that its turn goes on after a decision.
-pub(crate) fn is_asked_by_agent(pending: &PendingHandoff) -> bool {
-    arg(pending, "initiated_by").and_then(Value::as_str) == Some("agent")
+/// Returns whether the agent requested the handoff. Then its turn continues after a decision other than accept.
+pub(crate) fn is_requested_by_agent(pending: &PendingHandoff) -> bool {
+    request_arg(pending, "initiated_by").and_then(Value::as_str) == Some("agent")
 }
 
-fn asked(pending: &PendingHandoff) -> Asked {
-    let is_preview = arg(pending, "preview_only").and_then(Value::as_bool).unwrap_or_default();
-    match (is_asked_by_agent(pending), is_preview) {
-        (false, _) => Asked::Person,
-        (true, false) => Asked::Agent,
-        (true, true) => Asked::AgentToPreview,
+fn requester(pending: &PendingHandoff) -> HandoffRequester {
+    let is_preview = request_arg(pending, "preview_only").and_then(Value::as_bool).unwrap_or_default();
+    match (is_requested_by_agent(pending), is_preview) {
+        (false, _) => HandoffRequester::Person,
+        (true, false) => HandoffRequester::Agent,
+        (true, true) => HandoffRequester::AgentForPreview,
     }
 }
 
-/// Asks the person until the handoff is decided; `None` when they leave it for later. The proposal was shown already.
+/// Asks the person about a proposal that is already on the screen, until the handoff is decided; `None` if they leave it
+/// pending.
 ///
 /// # Errors
-/// When the terminal fails, or the answer could not be taken.
-pub(crate) async fn ask_person(
-    context: &Context,
+/// Fails if the terminal fails, or if the handoff can no longer be decided here.
+pub(crate) async fn ask_for_decision(
+    context: &CommandContext,
     pending: &PendingHandoff,
-    typed: &mut Typed,
-) -> Result<Option<Decided>, Failure> {
-    // Between two questions keys are neither echoed nor changed.
-    let _quiet = Quiet::begin(&context.screen)?;
-    let mut review = Review::open(context, pending.clone(), typed).await?;
-    review.telling = Telling::Progress;
-    let left = review.ask().await;
-    show_typed(context, typed)?;
-    match left? {
-        Left::Later => Ok(None),
-        Left::Decided(decided) => Ok(Some(*decided)),
-        Left::Blank(decided) => {
-            context.screen.line("A blank thread begins with: segue chat")?;
+    typed: &mut TypeAheadBuffer,
+) -> Result<Option<HandoffOutcome>, CliFailure> {
+    // Keys that are pressed between two questions must not be echoed.
+    let _no_echo = NoEchoGuard::enable(&context.screen)?;
+    let mut review = HandoffReviewSession::open(context, pending.clone(), typed).await?;
+    review.visibility = WorkVisibility::Progress;
+    let outcome = review.ask_until_decided().await;
+    show_unsent_input(context, typed)?;
+    match outcome? {
+        ReviewOutcome::Deferred => Ok(None),
+        ReviewOutcome::Decided(decided) => Ok(Some(*decided)),
+        ReviewOutcome::BlankThread(decided) => {
+            context.screen.print_line("Start a new thread with: segue chat")?;
             Ok(Some(*decided))
         }
     }
 }
 
-/// Shows what was typed while something else was done: outside a chat it is no message.
-pub(crate) fn show_typed(context: &Context, typed: &mut Typed) -> Result<(), Failure> {
-    let unsent = typed.unsent();
+/// Prints text that was typed ahead. Outside a chat it cannot be sent as a message.
+pub(crate) fn show_unsent_input(context: &CommandContext, typed: &mut TypeAheadBuffer) -> Result<(), CliFailure> {
+    let unsent = typed.take_all_drafts();
     if !unsent.trim().is_empty() {
-        context.screen.line("You typed meanwhile, and it was sent nowhere:")?;
-        context.screen.line(safe(&unsent))?;
+        context.screen.print_line("You typed this meanwhile; it was not sent:")?;
+        context.screen.print_line(sanitize(&unsent))?;
     }
     Ok(())
 }
 
-impl<'a> Review<'a> {
-    /// Begins a review of a proposal that was shown already; what is typed meanwhile goes to `typed`.
+impl<'a> HandoffReviewSession<'a> {
+    /// Starts a review of a proposal that is already on the screen. Text that is typed meanwhile goes to `typed`.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
     pub(crate) async fn open(
-        context: &'a Context,
+        context: &'a CommandContext,
         pending: PendingHandoff,
-        typed: &'a mut Typed,
-    ) -> Result<Self, Failure> {
+        typed: &'a mut TypeAheadBuffer,
+    ) -> Result<Self, CliFailure> {
         let proposals = context.agent.handoffs().review(pending.handoff.handoff_id).await?.proposals;
         Ok(Self {
             context,
-            typed,
-            telling: Telling::Everything,
+            type_ahead: typed,
+            visibility: WorkVisibility::Everything,
             feedback: pending.unused_feedback.clone().unwrap_or_default(),
             pending,
             proposals,
-            own: Own::default(),
-            offers_blank: false,
-            spent: Spent::default(),
+            user_text: UserTextEditor::default(),
+            offers_blank_thread: false,
+            totals: TurnTotals::default(),
         })
     }
 
-    /// Offers a blank thread without a summary besides.
-    pub(crate) fn offer_blank(&mut self) {
-        self.offers_blank = true;
+    /// Offers a new thread without a summary as an additional answer.
+    pub(crate) fn offer_blank_thread(&mut self) {
+        self.offers_blank_thread = true;
     }
 
-    /// Asks until the handoff is decided or left.
+    /// Asks until the handoff is decided or left pending.
     ///
     /// # Errors
-    /// When the terminal fails, or the handoff can no longer be decided here. What the person wrote is not lost: their own
-    /// text is kept in a file, their feedback is shown.
-    pub(crate) async fn ask(&mut self) -> Result<Left, Failure> {
-        let left = self.ask_on().await;
-        self.own.keep(self.context, &self.pending.proposal)?;
-        match &left {
-            Ok(Left::Decided(_) | Left::Blank(_)) => {}
-            Ok(Left::Later) | Err(_) => self.show_feedback()?,
+    /// Fails if the terminal fails, or if the handoff can no longer be decided here. Text that the person wrote is not lost:
+    /// their own text is saved in a file, and their feedback is printed.
+    pub(crate) async fn ask_until_decided(&mut self) -> Result<ReviewOutcome, CliFailure> {
+        let outcome = self.run_question_loop().await;
+        self.user_text.save_to_file(self.context, &self.pending.proposal)?;
+        match &outcome {
+            Ok(ReviewOutcome::Decided(_) | ReviewOutcome::BlankThread(_)) => {}
+            Ok(ReviewOutcome::Deferred) | Err(_) => self.show_unused_feedback()?,
         }
-        left
+        outcome
     }
 
-    /// Shows the feedback that was worked in nowhere, unless it is stored and will be shown again.
-    fn show_feedback(&self) -> Result<(), Failure> {
+    /// Prints feedback that no draft has used, unless it is stored with the handoff and will be shown again.
+    fn show_unused_feedback(&self) -> Result<(), CliFailure> {
         let is_stored = self.pending.unused_feedback.as_deref() == Some(&self.feedback);
         if self.feedback.is_empty() || is_stored {
             return Ok(());
         }
         let screen = &self.context.screen;
-        screen.line("Your feedback was not worked in:")?;
-        Ok(screen.line(wrap_lines(&safe(&self.feedback), screen.text_columns(), "  "))?)
+        screen.print_line("Your feedback was not used:")?;
+        Ok(screen.print_line(wrap_lines(&sanitize(&self.feedback), screen.text_columns(), "  "))?)
     }
 
-    async fn ask_on(&mut self) -> Result<Left, Failure> {
+    /// Asks and submits answers until the handoff is decided or left pending.
+    async fn run_question_loop(&mut self) -> Result<ReviewOutcome, CliFailure> {
         loop {
-            let offer = self.offer();
-            let (screen, choices) = (&self.context.screen, choices(&offer));
-            let asked = match self.telling {
-                Telling::Everything => ask_amid(screen, &choices, "Decide later", self.typed)?,
-                // Outside a chat nothing that is typed could be sent.
-                Telling::Progress => ask(screen, &choices, "Decide later")?,
+            let (screen, choices) = (&self.context.screen, review_choices(&self.review_state()));
+            let answer = match self.visibility {
+                WorkVisibility::Everything => ask_while_typing(screen, &choices, "Decide later", self.type_ahead)?,
+                // Outside a chat there is no conversation to which typed text could be sent.
+                WorkVisibility::Progress => ask(screen, &choices, "Decide later")?,
             };
-            let Some(answer) = asked else { return Ok(Left::Later) };
+            let Some(answer) = answer else { return Ok(ReviewOutcome::Deferred) };
             let decision = match answer {
-                Answer::Edit => match self.edit().await? {
-                    Some(decided) => return Ok(Left::Decided(decided)),
+                ReviewAnswer::Edit => match self.edit_text().await? {
+                    Some(decided) => return Ok(ReviewOutcome::Decided(decided)),
                     None => None,
                 },
-                answer => self.decision(answer)?,
+                answer => self.decision_for(answer)?,
             };
             let Some(decision) = decision else { continue };
-            match self.pass_on(decision).await? {
-                Passed::Decided(decided) if answer == Answer::Blank => return Ok(Left::Blank(decided)),
-                Passed::Decided(decided) => return Ok(Left::Decided(decided)),
-                Passed::Again => {}
-                Passed::Refused(why) => self.context.notice(&format!("failed to {why}")),
+            match self.apply_decision(decision).await? {
+                ReviewStep::Decided(decided) if answer == ReviewAnswer::BlankThread => return Ok(ReviewOutcome::BlankThread(decided)),
+                ReviewStep::Decided(decided) => return Ok(ReviewOutcome::Decided(decided)),
+                ReviewStep::StillPending => {}
+                ReviewStep::Rejected(reason) => self.context.print_notice(&format!("failed to {reason}")),
             }
         }
     }
 
-    /// Passes an answer on that was not asked for here.
+    /// Submits a decision without asking.
     ///
     /// # Errors
-    /// When it could not be taken.
-    pub(crate) async fn give(&mut self, decision: Decision) -> Result<Left, Failure> {
-        let decided = self.work(decision).await?.done?;
-        Ok(Left::Decided(Box::new(decided)))
+    /// Fails if the decision is refused or the terminal fails.
+    pub(crate) async fn submit_decision(&mut self, decision: Decision) -> Result<ReviewOutcome, CliFailure> {
+        let decided = self.run_decision(decision).await?.output?;
+        Ok(ReviewOutcome::Decided(Box::new(decided)))
     }
 
-    fn offer(&self) -> Offer {
-        Offer {
+    fn review_state(&self) -> ReviewState {
+        ReviewState {
             is_failed: self.pending.problem.is_some(),
-            is_extract: self.pending.proposal.summary_json.model == EXTRACTIVE,
-            refinements: self.pending.remaining_refinements,
-            proposals: self.proposals.len(),
-            offers_blank: self.offers_blank,
-            asked: asked(&self.pending),
+            is_offline_summary: self.pending.proposal.summary_json.model == OFFLINE_SUMMARY_MODEL,
+            refinements_left: self.pending.remaining_refinements,
+            proposal_count: self.proposals.len(),
+            offers_blank_thread: self.offers_blank_thread,
+            requester: requester(&self.pending),
         }
     }
 
-    /// Returns the decision an answer stands for; `None` when it was only a view, or the person changed their mind.
-    fn decision(&mut self, answer: Answer) -> Result<Option<Decision>, Failure> {
+    /// Returns the decision for an answer, after further questions if it needs any; `None` if the answer only shows something,
+    /// or if the person left the further question.
+    fn decision_for(&mut self, answer: ReviewAnswer) -> Result<Option<Decision>, CliFailure> {
         Ok(match answer {
-            Answer::Accept => Some(acceptance(&self.pending)),
-            Answer::Preview => Some(Decision::Preview {}),
-            Answer::Decline => ask_line(&self.context.screen, "Reason (Enter for none)")?.map(|reason| {
+            ReviewAnswer::Accept => Some(acceptance(&self.pending)),
+            ReviewAnswer::Preview => Some(Decision::Preview {}),
+            ReviewAnswer::Decline => ask_line(&self.context.screen, "Reason (Enter for none)")?.map(|reason| {
                 Decision::Reject { message: Some(reason.trim().to_owned()).filter(|text| !text.is_empty()) }
             }),
-            Answer::Blank => Some(Decision::Reject { message: Some(WITHOUT_SUMMARY.to_owned()) }),
-            Answer::Refine => self.refined()?,
-            Answer::Again if self.feedback.is_empty() => Some(self.edited("redraft", json!({}))),
-            Answer::Again => Some(self.edited("feedback", json!(self.feedback))),
-            Answer::OtherModel => {
-                self.other_model()?.map(|model| self.edited("redraft", json!({"model": model})))
+            ReviewAnswer::BlankThread => Some(Decision::Reject { message: Some(WITHOUT_SUMMARY.to_owned()) }),
+            ReviewAnswer::Refine => self.ask_for_feedback()?,
+            ReviewAnswer::Redraft if self.feedback.is_empty() => Some(self.edit_decision("redraft", json!({}))),
+            ReviewAnswer::Redraft => Some(self.edit_decision("feedback", json!(self.feedback))),
+            ReviewAnswer::OtherModel => {
+                self.choose_model()?.map(|model| self.edit_decision("redraft", json!({"model": model})))
             }
-            Answer::Extract => Some(self.edited("redraft", json!({"model": EXTRACTIVE}))),
-            Answer::Back => self.earlier()?.map(|iteration| self.edited("revert_to", json!(iteration))),
-            Answer::Diff => {
+            ReviewAnswer::OfflineSummary => Some(self.edit_decision("redraft", json!({"model": OFFLINE_SUMMARY_MODEL}))),
+            ReviewAnswer::EarlierDraft => self.choose_earlier_draft()?.map(|iteration| self.edit_decision("revert_to", json!(iteration))),
+            ReviewAnswer::Diff => {
                 self.show_diff()?;
                 None
             }
-            Answer::Ledger => {
-                self.show_ledger()?;
+            ReviewAnswer::Coverage => {
+                self.show_coverage()?;
                 None
             }
-            // Asked for where it is answered.
-            Answer::Edit => None,
+            // The caller performs an edit itself, because it can take several attempts.
+            ReviewAnswer::Edit => None,
         })
     }
 
-    fn edited(&self, key: &str, value: Value) -> Decision {
-        edited(&self.pending, Map::from_iter([(key.to_owned(), value)]))
+    /// Returns an `edit` decision with one argument.
+    fn edit_decision(&self, key: &str, value: Value) -> Decision {
+        build_edit_decision(&self.pending, Map::from_iter([(key.to_owned(), value)]))
     }
 
-    /// Passes an answer on; another proposal is shown.
-    async fn pass_on(&mut self, decision: Decision) -> Result<Passed, Failure> {
-        let Done { done, is_stopped } = self.work(decision).await?;
-        match done {
+    /// Submits a decision, and shows the next proposal if the handoff is still pending.
+    async fn apply_decision(&mut self, decision: Decision) -> Result<ReviewStep, CliFailure> {
+        let WorkResult { output, is_stopped } = self.run_decision(decision).await?;
+        match output {
             Ok(decided) => match decided.next.clone() {
                 Some(next) => {
-                    let why = if is_stopped { "Stopped" } else { "Nothing was drafted" };
-                    self.turn_to(next, why).await?;
-                    Ok(Passed::Again)
+                    let reason = if is_stopped { "Stopped" } else { "There is no new draft" };
+                    self.show_next_proposal(next, reason).await?;
+                    Ok(ReviewStep::StillPending)
                 }
-                None => Ok(Passed::Decided(Box::new(decided))),
+                None => Ok(ReviewStep::Decided(Box::new(decided))),
             },
-            Err(error) => self.not_taken(error).await,
+            Err(error) => self.handle_rejected_decision(error).await,
         }
     }
 
-    /// Tells why an answer was not taken, as long as the handoff is undecided; what another client had drafted is shown.
-    async fn not_taken(&mut self, error: agent::Error) -> Result<Passed, Failure> {
+    /// Reports why a decision was refused, if the handoff is still pending, and shows a newer proposal of another client.
+    ///
+    /// # Errors
+    /// Returns the error if the handoff is no longer pending or the program is ending.
+    async fn handle_rejected_decision(&mut self, error: agent::Error) -> Result<ReviewStep, CliFailure> {
         let review = self.context.agent.handoffs().review(self.pending.handoff.handoff_id).await;
         let review = match review {
-            Ok(review) if review.handoff.status.is_pending() && !signals::is_ending() => review,
+            Ok(review) if review.handoff.status.is_pending() && !signals::is_exiting() => review,
             Ok(_) | Err(_) => return Err(error.into()),
         };
-        let shown = self.pending.proposal.iteration;
-        let newer = review.pending.filter(|pending| pending.proposal.iteration != shown);
-        if newer.is_none() && error.class() == Class::User {
-            return Ok(Passed::Refused(one_line(&chain(&error))));
+        let shown_iteration = self.pending.proposal.iteration;
+        let newer = review.pending.filter(|pending| pending.proposal.iteration != shown_iteration);
+        if newer.is_none() && error.class() == ErrorClass::User {
+            return Ok(ReviewStep::Rejected(sanitize_line(&error_chain(&error))));
         }
-        match Failure::from(error) {
-            Failure::Told(told) => exit::tell(&told, self.context.format),
-            closed @ Failure::OutputClosed => return Err(closed),
+        match CliFailure::from(error) {
+            CliFailure::Reported(failure) => exit::print_failure(&failure, self.context.format),
+            closed @ CliFailure::OutputClosed => return Err(closed),
         }
         if let Some(next) = newer {
-            let mine = std::mem::take(&mut self.feedback);
-            let is_worked_in = next.proposal.feedback.as_ref() == Some(&mine);
-            self.turn_to(next, "Another client was here").await?;
-            // The feedback of the other client is no answer to this person's.
-            if !mine.is_empty() && !is_worked_in {
-                self.feedback = mine;
+            let own_feedback = std::mem::take(&mut self.feedback);
+            let is_used = next.proposal.feedback.as_ref() == Some(&own_feedback);
+            self.show_next_proposal(next, "Another client has changed the handoff").await?;
+            // The draft of the other client used its feedback, not this person's.
+            if !own_feedback.is_empty() && !is_used {
+                self.feedback = own_feedback;
             }
         }
         if !self.feedback.is_empty() {
-            self.context.screen.line("Your feedback is kept: Refine begins with it.")?;
+            self.context.screen.print_line("Your feedback is kept: Refine starts with it.")?;
         }
-        Ok(Passed::Again)
+        Ok(ReviewStep::StillPending)
     }
 
-    /// Goes on with what is proposed after an answer; `why` is told where that is what was proposed before.
-    async fn turn_to(&mut self, next: PendingHandoff, why: &str) -> Result<(), Failure> {
+    /// Makes `next` the proposal under review and shows it with its changes. If it is the same proposal as before, `reason` is
+    /// printed instead.
+    async fn show_next_proposal(&mut self, next: PendingHandoff, reason: &str) -> Result<(), CliFailure> {
         let screen = &self.context.screen;
         let is_other = next.proposal.iteration != self.pending.proposal.iteration;
         if is_other {
-            self.own.keep(self.context, &self.pending.proposal)?;
+            self.user_text.save_to_file(self.context, &self.pending.proposal)?;
         }
         match (&next.unused_feedback, &next.proposal.feedback) {
             (Some(unused), _) => unused.clone_into(&mut self.feedback),
-            // A draft that was made without it leaves it for the next refinement.
+            // A new draft from feedback has used it. A draft without feedback leaves it for the next refinement.
             (None, Some(_)) if is_other => self.feedback.clear(),
             (None, _) => {}
         }
         let before = std::mem::replace(&mut self.pending, next);
         if !is_other && self.pending.problem.is_none() {
-            return Ok(screen.line(format!("{why}; the proposal stays as it was shown."))?);
+            return Ok(screen.print_line(format!("{reason}; the proposal is unchanged."))?);
         }
         let id = self.pending.handoff.handoff_id;
         self.proposals = self.context.agent.handoffs().review(id).await?.proposals;
-        show(self.context, &self.pending).await?;
+        show_proposal(self.context, &self.pending).await?;
         if is_other {
-            if let Some(earlier) = change::repeated(&self.proposals, &self.pending.proposal) {
-                screen.line(format!("As draft {}.", earlier.iteration + 1))?;
+            if let Some(earlier) = change::find_identical_draft(&self.proposals, &self.pending.proposal) {
+                screen.print_line(format!("Same as draft {}.", earlier.iteration + 1))?;
             }
-            let text = change::told(&before.proposal.summary_json, &self.pending.proposal.summary_json);
-            screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
+            let text = change::change_text(&before.proposal.summary_json, &self.pending.proposal.summary_json);
+            screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
         }
         Ok(())
     }
 
-    /// Asks for feedback until there is some; `None` when the person leaves it.
-    fn refined(&mut self) -> Result<Option<Decision>, Failure> {
+    /// Asks for feedback until there is some; `None` if the person leaves the question.
+    fn ask_for_feedback(&mut self) -> Result<Option<Decision>, CliFailure> {
         let screen = &self.context.screen;
-        let how = "Say in your own words what should change.";
-        screen.line(screen.style.dim(match screen.is_plain() {
-            true => how.to_owned(),
+        let instructions = "Describe in your own words what should change.";
+        screen.print_line(screen.style.dim(match screen.is_plain() {
+            true => instructions.to_owned(),
             false => wrap(
-                &format!("{how} Alt-Enter begins a new line, Esc goes back."),
+                &format!("{instructions} Alt-Enter starts a new line, Esc goes back."),
                 screen.text_columns(),
                 "",
                 "",
@@ -346,132 +357,134 @@ impl<'a> Review<'a> {
             let Some(feedback) = ask_draft(screen, "Feedback", &mut self.feedback)? else { return Ok(None) };
             if !feedback.trim().is_empty() {
                 feedback.trim().clone_into(&mut self.feedback);
-                return Ok(Some(self.edited("feedback", json!(self.feedback))));
+                return Ok(Some(self.edit_decision("feedback", json!(self.feedback))));
             }
-            screen.line("There is no feedback yet: say what should change, or go back.")?;
-            // Where nothing can be drawn over, an empty line is the way back.
+            screen.print_line("The feedback is empty: describe what should change, or go back.")?;
+            // A plain terminal has no key to go back with, so an empty line goes back.
             if screen.is_plain() {
                 return Ok(None);
             }
         }
     }
 
-    /// Lets the person choose another model, or name one.
-    fn other_model(&self) -> Result<Option<String>, Failure> {
+    /// Asks the person to choose another model from the list or to type its name; `None` if they leave the question.
+    fn choose_model(&self) -> Result<Option<String>, CliFailure> {
         let screen = &self.context.screen;
-        let status = self.context.agent.models();
+        let status = self.context.agent.model_status();
         let mut names: Vec<String> = status.default.into_iter().collect();
         let mut items: Vec<String> =
-            names.iter().map(|name| format!("{} (in use)", one_line(name))).collect();
+            names.iter().map(|name| format!("{} (in use)", sanitize_line(name))).collect();
         for provider in status.providers.into_iter().filter(|provider| provider.configured) {
             names.push(format!("{}/", provider.provider));
             items.push(format!("{}/… (type its name)", provider.provider));
         }
         items.push("another (type provider/name)".to_owned());
-        let at = match pick_or_type(screen, "Draft with", items, is_model)? {
-            Some(Picked::At(at)) => at,
-            Some(Picked::Typed(name)) => return Ok(Some(name)),
+        let index = match pick_or_type(screen, "Draft with", items, is_model_name)? {
+            Some(PickResult::Item(index)) => index,
+            Some(PickResult::Typed(name)) => return Ok(Some(name)),
             None => return Ok(None),
         };
-        let begun = names.get(at).map_or("", String::as_str);
-        if !begun.is_empty() && !begun.ends_with('/') {
-            return Ok(Some(begun.to_owned()));
+        let start = names.get(index).map_or("", String::as_str);
+        if !start.is_empty() && !start.ends_with('/') {
+            return Ok(Some(start.to_owned()));
         }
-        let named = match screen.is_plain() {
-            true => ask_line(screen, &format!("Model (after {begun})"))?.map(|name| format!("{begun}{name}")),
-            false => ask_text(screen, "Model", begun)?,
+        let name = match screen.is_plain() {
+            true => ask_line(screen, &format!("Model (after {start})"))?.map(|name| format!("{start}{name}")),
+            false => ask_text(screen, "Model", start)?,
         };
-        Ok(named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty() && !name.ends_with('/')))
+        Ok(name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty() && !name.ends_with('/')))
     }
 
-    /// Lets the person choose an earlier iteration.
-    fn earlier(&self) -> Result<Option<u32>, Failure> {
+    /// Asks the person to choose an earlier draft and returns its iteration; `None` if they leave the question.
+    fn choose_earlier_draft(&self) -> Result<Option<u32>, CliFailure> {
         let screen = &self.context.screen;
-        let shown = self.pending.proposal.iteration;
+        let shown_iteration = self.pending.proposal.iteration;
         let earlier: Vec<&Proposal> =
-            self.proposals.iter().rev().filter(|proposal| proposal.iteration != shown).collect();
+            self.proposals.iter().rev().filter(|proposal| proposal.iteration != shown_iteration).collect();
         let columns = screen.columns.saturating_sub(8);
         let items = earlier.iter().map(|proposal| {
             let summary = &proposal.summary_json;
             let text = format!(
                 "draft {} · {} · {}",
                 proposal.iteration + 1,
-                one_line(&summary.title),
-                one_line(&summary.model)
+                sanitize_line(&summary.title),
+                sanitize_line(&summary.model)
             );
             shorten(&text, columns).into_owned()
         });
-        Ok(pick(screen, "Go back to", items.collect())?.map(|at| earlier[at].iteration))
+        Ok(pick(screen, "Return to", items.collect())?.map(|index| earlier[index].iteration))
     }
 
-    fn show_diff(&self) -> Result<(), Failure> {
+    /// Prints the diff between the shown draft and the previous one.
+    fn show_diff(&self) -> Result<(), CliFailure> {
         let screen = &self.context.screen;
         let shown = &self.pending.proposal;
         let before = self.proposals.iter().rev().find(|proposal| proposal.iteration < shown.iteration);
         let Some(before) = before else {
-            return Ok(screen.line("There is no earlier draft to compare this one with.")?);
+            return Ok(screen.print_line("There is no earlier draft to compare this one with.")?);
         };
         let text = format!("Draft {} (-) and draft {} (+):", before.iteration + 1, shown.iteration + 1);
-        screen.line(screen.style.bold(text))?;
-        let lines = diff::versions(screen, &safe(&before.summary_md), &safe(&shown.summary_md));
+        screen.print_line(screen.style.bold(text))?;
+        let lines = diff::render_versions(screen, &sanitize(&before.summary_md), &sanitize(&shown.summary_md));
         if lines.is_empty() {
-            screen.line("They say the same.")?;
+            screen.print_line("The drafts are identical.")?;
         }
-        Ok(screen.lines(&lines)?)
+        Ok(screen.print_lines(&lines)?)
     }
 
-    fn show_ledger(&self) -> Result<(), Failure> {
+    /// Prints the coverage of the summary and the facts that are carried over, in full.
+    fn show_coverage(&self) -> Result<(), CliFailure> {
         let screen = &self.context.screen;
         let summary = &self.pending.proposal.summary_json;
-        screen.line("")?;
-        let facts = carry::full(screen, &summary.carry_over);
-        let lines = facts::full(screen, &summary.coverage).into_iter().chain(facts);
-        screen.lines(lines)?;
-        Ok(screen.line("")?)
+        screen.print_line("")?;
+        let facts = carry_over::render_full(screen, &summary.carry_over);
+        let lines = coverage::render_full(screen, &summary.coverage).into_iter().chain(facts);
+        screen.print_lines(lines)?;
+        Ok(screen.print_line("")?)
     }
 
-    /// Lets the person change the text until it is taken, or they leave it as it is.
-    async fn edit(&mut self) -> Result<Option<Box<Decided>>, Failure> {
+    /// Lets the person edit the text until it is accepted; `None` if they return to the question.
+    async fn edit_text(&mut self) -> Result<Option<Box<HandoffOutcome>>, CliFailure> {
         let mut refused: Option<String> = None;
         loop {
-            let decision = self.own.edit(self.context, &self.pending, refused.as_deref())?;
+            let decision = self.user_text.edit(self.context, &self.pending, refused.as_deref())?;
             let Some(decision) = decision else { return Ok(None) };
-            match self.pass_on(decision).await? {
-                Passed::Decided(decided) => {
-                    self.own.taken();
+            match self.apply_decision(decision).await? {
+                ReviewStep::Decided(decided) => {
+                    self.user_text.discard_unsaved();
                     return Ok(Some(decided));
                 }
-                Passed::Again => {
-                    self.own.remind(self.context)?;
+                ReviewStep::StillPending => {
+                    self.user_text.print_reminder(self.context)?;
                     return Ok(None);
                 }
-                Passed::Refused(why) => {
-                    self.context.notice(&format!("failed to {why}"));
-                    refused = Some(why);
+                ReviewStep::Rejected(reason) => {
+                    self.context.print_notice(&format!("failed to {reason}"));
+                    refused = Some(reason);
                 }
             }
         }
     }
 }
 
-/// Returns whether a text is the whole name of a model: `provider/name`.
-fn is_model(text: &str) -> bool {
+/// Returns whether a text is a complete name of a model: `provider/name`.
+fn is_model_name(text: &str) -> bool {
     text.trim().split_once('/').is_some_and(|(provider, name)| !provider.is_empty() && !name.is_empty())
 }
 
-/// Returns an answer of the sort `edit`.
-fn edited(pending: &PendingHandoff, args: Map<String, Value>) -> Decision {
+/// Returns an `edit` decision with the given arguments for the first action of the handoff's interrupt.
+fn build_edit_decision(pending: &PendingHandoff, args: Map<String, Value>) -> Decision {
     let request = pending.interrupt.payload.action_requests.first();
     let name = request.map(|request| request.name.clone()).unwrap_or_default();
     Decision::Edit { edited_action: EditedAction { name, args } }
 }
 
-/// Returns what the question says beside the proposal.
-fn arg<'a>(pending: &'a PendingHandoff, key: &str) -> Option<&'a Value> {
+/// Returns an argument of the interrupt's action request.
+fn request_arg<'a>(pending: &'a PendingHandoff, key: &str) -> Option<&'a Value> {
     pending.interrupt.payload.action_requests.first()?.args.get(key)
 }
 
-/// Returns one decision as an answer.
-fn single(decision: Decision) -> Decisions {
+/// Returns the list that contains only this decision.
+fn single_decision(decision: Decision) -> Decisions {
     Decisions { decisions: vec![decision] }
 }

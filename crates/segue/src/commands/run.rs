@@ -1,174 +1,191 @@
-//! `segue run`: one prompt, one answer, no terminal needed. How a turn is told to a program is in `lines`; the commands
-//! about a run that was made are beside it.
+//! `segue run`: sends one prompt and prints the answer, without a terminal. `output` prints the turn, and `json_lines` defines
+//! its JSON form. `decide`, `feedback` and `trace` perform the commands about an existing run.
 
 pub(crate) mod decide;
 pub(crate) mod feedback;
-mod lines;
-pub(crate) mod told;
+mod json_lines;
+pub(crate) mod output;
 pub(crate) mod trace;
 
 use std::io::{self, IsTerminal, Read};
 
-use agent::{Agent, CancellationToken, Class, Frames, RunEnd};
-use protocol::{Block, HumanMessage, RunStatus, ThreadId};
-use terminal::{Then, watch};
+use agent::{Agent, CancellationToken, ErrorClass, FrameSender, RunEnd};
+use protocol::{ContentBlock, HumanMessage, RunStatus, ThreadId};
+use terminal::{WatchControl, watch};
 
-use crate::cli::{self, Format};
-use crate::commands::memory::settle;
-use crate::commands::work::noted;
-use crate::commands::{Context, approval, threads};
-use crate::exit::{self, Code, Failure, Outcome};
-use told::Teller;
+use crate::cli::{self, OutputFormat};
+use crate::commands::memory::summarize;
+use crate::commands::agent_work::run_with_notices;
+use crate::commands::{CommandContext, approval, threads};
+use crate::exit::{self, ExitReason, CliFailure, CommandResult};
+use output::TurnPrinter;
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: cli::Run) -> Outcome {
+/// Performs `segue run`.
+///
+/// # Errors
+/// Fails if the model is of an unknown provider, the prompt is empty, the thread does not exist, or the turn fails.
+pub(crate) async fn run(context: &CommandContext, args: cli::RunArgs) -> CommandResult {
     check_model(context)?;
-    context.agent.named_workspace()?;
-    let message = message(args.prompt.as_deref())?;
-    let thread_id = thread(context, &args).await?;
-    take_up(context, thread_id).await?;
-    let dropped = approval::dropped(context, thread_id).await?;
-    let teller = Teller::new(context, thread_id)?.opening_with(dropped);
-    turn(teller, async |agent, frames, cancel| {
-        agent.runs().send(thread_id, message, frames, cancel).await.map(Some)
+    context.agent.workspace_name()?;
+    let message = read_message(args.prompt.as_deref())?;
+    let thread_id = resolve_thread(context, &args).await?;
+    recover_run(context, thread_id).await?;
+    let dropped_calls = approval::dropped_calls_notice(context, thread_id).await?;
+    let printer = TurnPrinter::new(context, thread_id)?.with_first_note(dropped_calls);
+    run_turn(printer, async |agent, frames, cancel| {
+        agent.runs().send_message(thread_id, message, frames, cancel).await.map(Some)
     })
     .await
 }
 
-/// Does a turn, or the rest of one, and tells it: to a person the answer as it comes, to a program the answer alone or
-/// every frame. `None` as its end says that something still waits.
+/// Performs a turn, or the rest of one, and prints it: for a person the answer as it arrives, for a program only the whole
+/// answer, or every frame as JSON. If `work` returns `None`, a decision is still pending.
 ///
 /// # Errors
-/// When the turn did not succeed, or could not be told.
-pub(crate) async fn turn(
-    mut teller: Teller<'_>,
-    work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> agent::Result<Option<RunEnd>>,
-) -> Outcome {
-    let context = teller.context;
+/// Fails if the turn fails or cannot be printed. With JSON output, a failed turn is part of the result line instead.
+pub(crate) async fn run_turn(
+    mut printer: TurnPrinter<'_>,
+    work: impl AsyncFnOnce(&Agent, &FrameSender, &CancellationToken) -> agent::Result<Option<RunEnd>>,
+) -> CommandResult {
+    let context = printer.context;
     let agent = &context.agent;
-    let done = watch(
+    let result = watch(
         async |frames, cancel| work(agent, &frames, &cancel).await,
-        |seen| teller.tell(seen).map(|()| Then::GoOn),
+        |event| printer.handle_event(event).map(|()| WatchControl::Continue),
     )
     .await?;
-    let (end, outcome) = match done {
+    let (end, outcome) = match result {
         Ok(Some(end)) if end.status == RunStatus::Error => {
-            let id = context.id_to_keep(teller.thread_id).await;
-            let retry = format!("the message is kept: `segue run -t {id} -p \"try again\"` asks again");
-            let outcome = exit::of_run(&end).map_err(|failure| failure.with_more_hint(&retry));
+            let id = context.durable_id(printer.thread_id).await;
+            let retry = format!("the message is kept: `segue run -t {id} -p \"try again\"` retries");
+            let outcome = exit::result_of_run(&end).map_err(|failure| failure.with_extra_hint(&retry));
             (Some(end), outcome)
         }
         Ok(Some(end)) => {
-            let outcome = exit::of_run(&end);
+            let outcome = exit::result_of_run(&end);
             (Some(end), outcome)
         }
-        Ok(None) => (None, Ok(Code::Undecided)),
+        Ok(None) => (None, Ok(ExitReason::Undecided)),
         Err(error) => (None, Err(error.into())),
     };
-    teller.finish(end.as_ref(), &outcome).await?;
-    if matches!(outcome, Ok(Code::Done)) {
-        settle::afterwards(context).await;
+    printer.finish(end.as_ref(), &outcome).await?;
+    if matches!(outcome, Ok(ExitReason::Success)) {
+        summarize::summarize_after_command(context).await;
     }
     match (context.format, outcome) {
-        // The result says it already.
-        (Format::Json, Err(Failure::Told(told))) => Ok(told.code),
+        // The result line already contains the failure.
+        (OutputFormat::Json, Err(CliFailure::Reported(failure))) => Ok(failure.code),
         (_, outcome) => outcome,
     }
 }
 
-/// Goes on with a run of the thread that was cut off, and says so. One that is alive elsewhere is left to what follows.
+/// Resumes an interrupted run of the thread and prints a note. A run that is active in another process is not touched; the next
+/// step of the command reports it.
 ///
 /// # Errors
-/// When it cannot be gone on with, or is stopped.
-async fn take_up(context: &Context, thread_id: ThreadId) -> Result<(), Failure> {
-    let done = noted(context, async |agent: &Agent, frames: &Frames, cancel: &CancellationToken| {
-        agent.runs().take_up(thread_id, frames, cancel).await
-    })
-    .await?;
-    match done.done {
-        _ if done.is_stopped => Err(Failure::cancelled("go on with the run that was cut off")),
+/// Fails if the run cannot be resumed, or if the person stops it.
+async fn recover_run(context: &CommandContext, thread_id: ThreadId) -> Result<(), CliFailure> {
+    let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| {
+        agent.runs().recover_before_run(thread_id, frames, cancel).await
+    };
+    let result = run_with_notices(context, work).await?;
+    match result.output {
+        _ if result.is_stopped => Err(CliFailure::cancelled("resume the interrupted run")),
         Ok(Some(_)) => {
-            context.screen.note("A run of the thread had been cut off; it was gone on with.");
+            context.screen.print_to_stderr("A run of the thread was interrupted; it was resumed.");
             Ok(())
         }
         Ok(None) => Ok(()),
-        Err(error) if error.class() == Class::Conflict => Ok(()),
+        Err(error) if error.class() == ErrorClass::Conflict => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Refuses a model of a provider that there is not, before anything is done. With one that cannot be used for another
-/// reason the message is kept, and the turn fails.
-fn check_model(context: &Context) -> Result<(), Failure> {
-    let models = context.agent.models();
+/// Checks that the model's provider exists, before anything is stored. If the model cannot be used for another reason, the
+/// message is stored and the turn fails.
+///
+/// # Errors
+/// Fails if the provider is unknown.
+fn check_model(context: &CommandContext) -> Result<(), CliFailure> {
+    let models = context.agent.model_status();
     let (Some(name), Some(problem)) = (&context.model, models.problem) else { return Ok(()) };
     let provider = name.split('/').next().unwrap_or_default();
     match models.providers.iter().any(|known| known.provider == provider) {
         true => Ok(()),
-        false => Err(Failure::new(Code::User, problem)
-            .with_hint("name one as `--model PROVIDER/NAME`; `segue models` shows the providers")),
+        false => Err(CliFailure::new(ExitReason::User, problem)
+            .with_hint("choose a model with `--model PROVIDER/NAME`; `segue models` lists the providers")),
     }
 }
 
-async fn thread(context: &Context, args: &cli::Run) -> Result<ThreadId, Failure> {
+/// Returns the thread of the arguments, or creates one and prints its id.
+///
+/// # Errors
+/// Fails if the thread does not exist or the journal fails.
+async fn resolve_thread(context: &CommandContext, args: &cli::RunArgs) -> Result<ThreadId, CliFailure> {
     if let Some(prefix) = &args.thread {
         return Ok(context.agent.threads().find(prefix).await?.thread_id);
     }
-    if args.go_on {
-        return Ok(threads::newest::newest_here(context).await?.thread_id);
+    if args.continue_newest {
+        return Ok(threads::newest::newest_thread_here(context).await?.thread_id);
     }
     let created = context.agent.threads().create(None).await?.thread_id;
-    let models = context.agent.models();
-    // Where no model can be used, the failure names the thread.
+    let models = context.agent.model_status();
+    // If no model can be used, the failure of the turn names the thread.
     let is_answered = models.default.is_some() && models.problem.is_none();
-    if context.format == Format::Text && is_answered {
-        context.screen.note(context.screen.style.dim(format!("thread {created}")));
+    if context.format == OutputFormat::Text && is_answered {
+        context.screen.print_to_stderr(context.screen.style.dim(format!("thread {created}")));
     }
     Ok(created)
 }
 
-/// Returns the prompt, with what is piped in besides as a block of its own.
-fn message(prompt: Option<&str>) -> Result<HumanMessage, Failure> {
-    let named = prompt.filter(|prompt| *prompt != "-");
-    let piped = match named {
-        // Whoever names no prompt means standard input, even if it is a terminal that has to be typed into.
-        None => read_input()?,
-        Some(_) if is_piped() => read_input()?,
+/// Returns the message: the prompt, and piped input as a delimited block of its own.
+///
+/// # Errors
+/// Fails if both are empty or standard input cannot be read.
+fn read_message(prompt: Option<&str>) -> Result<HumanMessage, CliFailure> {
+    let prompt = prompt.filter(|prompt| *prompt != "-");
+    let piped = match prompt {
+        // Without a prompt, the message comes from standard input, even if that is a terminal.
+        None => read_stdin()?,
+        Some(_) if is_piped() => read_stdin()?,
         Some(_) => String::new(),
     };
-    let mut content: Vec<Block> = named.map(Block::text).into_iter().collect();
-    match named {
-        None => content.push(Block::text(piped)),
+    let mut content: Vec<ContentBlock> = prompt.map(ContentBlock::text).into_iter().collect();
+    match prompt {
+        None => content.push(ContentBlock::text(piped)),
         Some(_) if piped.trim().is_empty() => {}
         Some(_) => {
+            // Escaped, so that the piped text cannot close its block.
             let piped = piped.replace("</standard_input", "<\\/standard_input");
-            content.push(Block::text(format!("<standard_input>\n{}\n</standard_input>", piped.trim_end())));
+            content.push(ContentBlock::text(format!("<standard_input>\n{}\n</standard_input>", piped.trim_end())));
         }
     }
-    let is_empty = |block: &Block| matches!(block, Block::Text { text } if text.trim().is_empty());
+    let is_empty = |block: &ContentBlock| matches!(block, ContentBlock::Text { text } if text.trim().is_empty());
     if content.iter().all(is_empty) {
-        return Err(Failure::new(Code::User, "send a message: it is empty")
+        return Err(CliFailure::new(ExitReason::User, "send a message: it is empty")
             .with_hint("pass it with `-p TEXT`, or on standard input"));
     }
     Ok(HumanMessage { id: None, content })
 }
 
-fn read_input() -> Result<String, Failure> {
+fn read_stdin() -> Result<String, CliFailure> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(|error| {
-        Failure::new(Code::User, format!("read the message from standard input: {error}"))
+        CliFailure::new(ExitReason::User, format!("read the message from standard input: {error}"))
     })?;
     Ok(text)
 }
 
-/// Returns whether something was piped or redirected in; nothing else is read unasked, for it might never end.
+/// Returns whether standard input is a pipe or a file. Any other kind, such as a socket, may never end, so it is not read
+/// unless the arguments ask for it.
 #[cfg(unix)]
 fn is_piped() -> bool {
     use rustix::fs::{FileType, fstat};
-    let kind = fstat(rustix::stdio::stdin()).map(|found| FileType::from_raw_mode(found.st_mode));
+    let kind = fstat(rustix::stdio::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
     !io::stdin().is_terminal() && matches!(kind, Ok(FileType::Fifo | FileType::RegularFile))
 }
 
+/// Returns whether standard input is not a terminal.
 #[cfg(not(unix))]
 fn is_piped() -> bool {
     !io::stdin().is_terminal()

@@ -1,5 +1,5 @@
-//! The commands about the program itself: what it can use, whom it serves, what is wrong with it, and what a shell needs
-//! of it. None of them touches a thread.
+//! The commands that administer Segue: configuration, database, models, MCP servers, API keys, the server, the doctor, and
+//! generated completions and manual pages. None of them changes a thread.
 
 pub(crate) mod config;
 pub(crate) mod database;

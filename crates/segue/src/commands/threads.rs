@@ -1,4 +1,4 @@
-//! `segue threads`: list, show, tree, rename, fork, delete, export.
+//! `segue threads`: lists, shows, renames, forks, rewinds, stops, deletes and exports threads.
 
 pub(crate) mod newest;
 pub(crate) mod prune;
@@ -12,81 +12,89 @@ use jiff::Timestamp;
 use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 use serde_json::json;
-use terminal::{Audience, Choice, Column, ask, one_line, safe, shorten, table, width, wrap};
+use terminal::{Audience, KeyChoice, TableColumn, ask, sanitize_line, sanitize, shorten, table, width, wrap};
 
-use crate::cli::{ExportFormat, Format, Threads};
-use crate::commands::chat::message::FILE_BLOCK;
-use crate::commands::compact::{in_effect, told_in_effect};
-use crate::commands::{Context, approval};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::{ExportFormat, OutputFormat, ThreadsCommand};
+use crate::commands::chat::message_draft::FILE_BLOCK;
+use crate::commands::compact::{active_compaction, active_compaction_change_text};
+use crate::commands::{CommandContext, NO_TERMINAL, approval};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
 /// The fewest characters of an id that are shown.
 const ID_CHARS_MIN: usize = 8;
 
-/// Columns of a thread's name in a sentence.
+/// The most columns of a thread's name in a sentence.
 const NAME_COLUMNS: usize = 60;
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
+/// Performs `segue threads`.
+///
+/// # Errors
+/// Fails if there is no such thread, the operation is refused, or the journal or stdout fails.
+pub(crate) async fn run(context: &CommandContext, args: ThreadsCommand) -> CommandResult {
     match args {
-        Threads::List { limit } => list(context, limit as usize).await?,
-        Threads::Show { thread } => show(context, &thread).await?,
-        Threads::Tree { thread } => tree(context, thread.as_deref()).await?,
-        Threads::Rename { thread, name } => rename(context, &thread, &name.join(" ")).await?,
-        Threads::Fork { thread, until } => {
+        ThreadsCommand::List { limit } => list_threads(context, limit as usize).await?,
+        ThreadsCommand::Show { thread } => show_thread(context, &thread).await?,
+        ThreadsCommand::Tree { thread } => show_tree(context, thread.as_deref()).await?,
+        ThreadsCommand::Rename { thread, name } => rename_thread(context, &thread, &name.join(" ")).await?,
+        ThreadsCommand::Fork { thread, until } => {
             let parent = context.agent.threads().find(&thread).await?;
             let fork = context.agent.threads().fork(parent.thread_id, until).await?;
-            tell(context, "Forked into", &fork).await?;
+            print_thread(context, "Forked into", &fork).await?;
         }
-        Threads::Rewind { thread, keep } => {
+        ThreadsCommand::Rewind { thread, keep } => {
             let thread = context.agent.threads().find(&thread).await?;
-            rewind(context, thread.thread_id, keep).await?;
+            rewind_thread(context, thread.thread_id, keep).await?;
         }
-        Threads::Stop { thread } => stop(context, &thread).await?,
-        Threads::Delete { thread, yes } => {
-            return delete(context, &thread, if yes { Ask::Never } else { Ask::First }).await;
+        ThreadsCommand::Stop { thread } => stop_run(context, &thread).await?,
+        ThreadsCommand::Delete { thread, yes } => {
+            let confirmation = if yes { DeleteConfirmation::Skip } else { DeleteConfirmation::Ask };
+            return delete_thread(context, &thread, confirmation).await;
         }
-        Threads::Export { thread, format, output } => {
-            export(context, &thread, format, output.as_deref()).await?
+        ThreadsCommand::Export { thread, format, output } => {
+            export_thread(context, &thread, format, output.as_deref()).await?
         }
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-async fn rewind(context: &Context, thread_id: ThreadId, keep: Seq) -> Result<(), Failure> {
-    let before = in_effect(context, thread_id).await;
-    let done = context.agent.threads().rewind(thread_id, keep).await?;
-    let after = in_effect(context, thread_id).await;
-    if context.format == Format::Json {
-        return context.json(&json!({
-            "thread_id": thread_id, "keep_seq": done.keep_seq, "superseded": done.superseded, "marker_seq": after,
+/// Rewinds a thread to an event, and reports a change of its active compaction.
+async fn rewind_thread(context: &CommandContext, thread_id: ThreadId, keep: Seq) -> Result<(), CliFailure> {
+    let before = active_compaction(context, thread_id).await;
+    let rewind = context.agent.threads().rewind(thread_id, keep).await?;
+    let after = active_compaction(context, thread_id).await;
+    if context.format == OutputFormat::Json {
+        return context.print_json(&json!({
+            "thread_id": thread_id, "keep_seq": rewind.keep_seq, "superseded": rewind.superseded, "marker_seq": after,
         }));
     }
     let screen = &context.screen;
-    screen.line(format!(
-        "Back at event {}; {} out of sight, files stay as they are.",
-        done.keep_seq,
-        super::import::count(done.superseded, "message")
+    screen.print_line(format!(
+        "The thread is rewound to event {}; {} hidden. Files were not changed.",
+        rewind.keep_seq,
+        super::import::format_count(rewind.superseded, "message")
     ))?;
-    if let Some(text) = told_in_effect(before, after) {
-        screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
+    if let Some(text) = active_compaction_change_text(before, after) {
+        screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
     }
     Ok(())
 }
 
-/// Shows a page of threads, most recently active first.
-pub(crate) async fn list(context: &Context, limit: usize) -> Result<(), Failure> {
+/// Prints the `limit` most recently active threads.
+///
+/// # Errors
+/// Fails if the journal or stdout fails.
+pub(crate) async fn list_threads(context: &CommandContext, limit: usize) -> Result<(), CliFailure> {
     let threads = context.agent.threads().list(ThreadFilter { limit, ..ThreadFilter::default() }).await?;
     let states = context.agent.threads().display_states(&threads).await?;
-    if context.format == Format::Json {
-        let listed: Vec<ListedThread> =
-            threads.iter().map(|thread| ListedThread::of(thread, &states)).collect();
-        return context.json(&listed);
+    if context.format == OutputFormat::Json {
+        let listed: Vec<ThreadListEntry> =
+            threads.iter().map(|thread| ThreadListEntry::new(thread, &states)).collect();
+        return context.print_json(&listed);
     }
     if threads.is_empty() {
         context
             .screen
-            .line("There are no threads. `segue import PATH` brings one in; `segue chat` begins one.")?;
+            .print_line("There are no threads. `segue import PATH` imports one; `segue chat` starts one.")?;
         return Ok(());
     }
     let now = Timestamp::now();
@@ -95,201 +103,228 @@ pub(crate) async fn list(context: &Context, limit: usize) -> Result<(), Failure>
         .iter()
         .zip(ids)
         .map(|(thread, id)| {
-            let name = match mark(ListedThread::of(thread, &states)) {
-                "" => title(thread),
-                mark => format!("[{mark}] {}", title(thread)),
+            let name = match state_mark(ThreadListEntry::new(thread, &states)) {
+                "" => thread_title(thread),
+                mark => format!("[{mark}] {}", thread_title(thread)),
             };
-            vec![id, ago(now, thread.updated_at), thread.message_count.to_string(), name]
+            vec![id, format_age(now, thread.updated_at), thread.message_count.to_string(), name]
         })
         .collect();
     let columns =
-        [Column::Left("ID"), Column::Left("ACTIVE"), Column::Right("MESSAGES"), Column::Flexible("NAME")];
-    context.screen.lines(table(&context.screen, &columns, &rows))?;
+        [TableColumn::Left("ID"), TableColumn::Left("ACTIVE"), TableColumn::Right("MESSAGES"), TableColumn::Flexible("NAME")];
+    context.screen.print_lines(table(&context.screen, &columns, &rows))?;
     if threads.len() == limit {
-        context.screen.note(context.screen.style.dim(format!("The newest {limit}; `--limit N` shows more.")));
+        let hint = format!("These are the newest {limit}; `--limit N` shows more.");
+        context.screen.print_to_stderr(context.screen.style.dim(hint));
     }
     Ok(())
 }
 
-async fn show(context: &Context, prefix: &str) -> Result<(), Failure> {
+/// Prints the properties of a thread, and its pending tool calls.
+async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFailure> {
     let thread = context.agent.threads().find(prefix).await?;
     let states = context.agent.threads().display_states([&thread]).await?;
-    let listed = ListedThread::of(&thread, &states);
-    if context.format == Format::Json {
-        return context.json(&listed);
+    let entry = ThreadListEntry::new(&thread, &states);
+    if context.format == OutputFormat::Json {
+        return context.print_json(&entry);
     }
-    let time = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    let mut facts = vec![
+    let format_time = |time: Timestamp| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    let mut properties = vec![
         ("id", thread.thread_id.to_string()),
         ("assistant", thread.assistant_id.to_string()),
-        ("state", word(listed.state).to_owned()),
+        ("state", state_word(entry.state).to_owned()),
         ("messages", format!("{} (events: {})", thread.message_count, thread.last_seq)),
-        ("created", time(thread.created_at)),
-        ("active", time(thread.updated_at)),
+        ("created", format_time(thread.created_at)),
+        ("active", format_time(thread.updated_at)),
     ];
     if let (Some(parent), Some(kind)) = (thread.parent_id, thread.parent_kind) {
-        facts.push(("parent", format!("{parent} ({})", kind.as_str())));
+        properties.push(("parent", format!("{parent} ({})", kind.as_str())));
     }
-    if let Some(mark) = thread.handoff() {
-        let waits = mark.pending && mark.child_thread_id == thread.thread_id;
-        let state = if waits { "its summary goes into the first turn" } else { "done" };
-        facts.push(("handoff", format!("{}: {state}", mark.handoff_id)));
+    if let Some(mark) = thread.handoff_mark() {
+        let is_unused = mark.pending && mark.child_thread_id == thread.thread_id;
+        let state = if is_unused { "the first turn gets its summary" } else { "done" };
+        properties.push(("handoff", format!("{}: {state}", mark.handoff_id)));
     }
-    for asked in context.agent.runs().pending_interrupts(thread.thread_id).await? {
-        if approval::is_about_calls(&asked) {
-            let (id, calls) = (asked.interrupt_id, approval::call_lines(&asked).join("; "));
-            facts.push(("waits", format!("{calls} (`segue decide {id}`)")));
+    for interrupt in context.agent.runs().pending_interrupts(thread.thread_id).await? {
+        if approval::is_tool_approval(&interrupt) {
+            let (id, calls) = (interrupt.interrupt_id, approval::call_lines(&interrupt).join("; "));
+            properties.push(("pending", format!("{calls} (`segue decide {id}`)")));
         }
     }
     if let Some(prompt) = &thread.first_prompt {
-        facts.push(("begins", one_line(prompt)));
+        properties.push(("begins", sanitize_line(prompt)));
     }
     let screen = &context.screen;
-    screen.line(screen.style.bold(wrap(&title(&thread), screen.columns, "", "")))?;
-    for (name, value) in facts {
+    screen.print_line(screen.style.bold(wrap(&thread_title(&thread), screen.columns, "", "")))?;
+    for (name, value) in properties {
         let lead = screen.style.dim(format!("{name:<10}"));
-        screen.line(wrap(&value, screen.columns, &lead, "          "))?;
+        screen.print_line(wrap(&value, screen.columns, &lead, "          "))?;
     }
     Ok(())
 }
 
-async fn tree(context: &Context, prefix: Option<&str>) -> Result<(), Failure> {
+/// Prints all threads as trees, or the tree of one thread.
+async fn show_tree(context: &CommandContext, prefix: Option<&str>) -> Result<(), CliFailure> {
     let root = match prefix {
         Some(prefix) => Some(context.agent.threads().find(prefix).await?.thread_id),
         None => None,
     };
     let nodes = context.agent.threads().tree(root).await?;
-    if context.format == Format::Json {
-        return context.json(&nodes);
+    if context.format == OutputFormat::Json {
+        return context.print_json(&nodes);
     }
-    let mut all = Vec::new();
-    gather(&nodes, &mut all);
-    let ids: BTreeMap<ThreadId, String> = all.iter().copied().zip(short_ids(all.iter().copied())).collect();
+    let mut all_ids = Vec::new();
+    collect_ids(&nodes, &mut all_ids);
+    let ids: BTreeMap<ThreadId, String> = all_ids.iter().copied().zip(short_ids(all_ids.iter().copied())).collect();
     for node in &nodes {
         show_node(context, node, &ids, "", "")?;
     }
     Ok(())
 }
 
-fn gather(nodes: &[ThreadNode], ids: &mut Vec<ThreadId>) {
+/// Appends the ids of all threads of the trees.
+fn collect_ids(nodes: &[ThreadNode], ids: &mut Vec<ThreadId>) {
     for node in nodes {
         ids.push(node.thread.thread_id);
-        gather(&node.children, ids);
+        collect_ids(&node.children, ids);
     }
 }
 
+/// Prints a thread and, below it, its children. `own_lead` is the prefix of the thread's own line, `child_lead` that of the lines
+/// of its children.
 fn show_node(
-    context: &Context,
+    context: &CommandContext,
     node: &ThreadNode,
     ids: &BTreeMap<ThreadId, String>,
-    own: &str,
-    below: &str,
-) -> Result<(), Failure> {
+    own_lead: &str,
+    child_lead: &str,
+) -> Result<(), CliFailure> {
     let (screen, thread) = (&context.screen, &node.thread);
-    let how = match thread.parent_kind {
+    let origin = match thread.parent_kind {
         Some(ParentKind::Fork) => " (fork)",
         Some(ParentKind::Subagent) => " (sub-agent)",
         Some(ParentKind::Handoff) | None => "",
     };
     let id = ids.get(&thread.thread_id).map(String::as_str).unwrap_or_default();
-    let lead = format!("{own}{id}{how}  ");
+    let lead = format!("{own_lead}{id}{origin}  ");
     let columns = screen.columns.saturating_sub(width(&lead)).max(10);
-    screen.line(format!("{}{}", screen.style.dim(&lead), shorten(&title(thread), columns)))?;
-    for (at, child) in node.children.iter().enumerate() {
-        let is_last = at + 1 == node.children.len();
-        let (mark, lead) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        show_node(context, child, ids, &format!("{below}{mark}"), &format!("{below}{lead}"))?;
+    screen.print_line(format!("{}{}", screen.style.dim(&lead), shorten(&thread_title(thread), columns)))?;
+    for (index, child) in node.children.iter().enumerate() {
+        let is_last = index + 1 == node.children.len();
+        let (branch, lead) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        show_node(context, child, ids, &format!("{child_lead}{branch}"), &format!("{child_lead}{lead}"))?;
     }
     Ok(())
 }
 
-async fn rename(context: &Context, prefix: &str, name: &str) -> Result<(), Failure> {
-    let name = one_line(name);
+/// Renames a thread.
+async fn rename_thread(context: &CommandContext, prefix: &str, name: &str) -> Result<(), CliFailure> {
+    let name = sanitize_line(name);
     if name.is_empty() {
-        return Err(Failure::new(Code::User, "rename the thread: the name is empty")
+        return Err(CliFailure::new(ExitReason::User, "rename the thread: the name is empty")
             .with_hint("`segue threads rename THREAD NAME`"));
     }
     let thread = context.agent.threads().find(prefix).await?;
     let renamed = context.agent.threads().rename(thread.thread_id, &name).await?;
-    tell(context, "Renamed", &renamed).await
+    print_thread(context, "Renamed", &renamed).await
 }
 
-/// Whether a person is asked before something is deleted.
+/// Whether a person must confirm a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ask {
-    First,
-    Never,
+enum DeleteConfirmation {
+    Ask,
+    Skip,
 }
 
-async fn delete(context: &Context, prefix: &str, confirm: Ask) -> Outcome {
+/// Deletes a thread after a confirmation.
+async fn delete_thread(
+    context: &CommandContext,
+    prefix: &str,
+    confirmation: DeleteConfirmation,
+) -> CommandResult {
     let thread = context.agent.threads().find(prefix).await?;
-    if confirm == Ask::First && !confirmed(context, &thread)? {
-        context.screen.note("Nothing was deleted.");
-        return Ok(Code::Done);
+    if confirmation == DeleteConfirmation::Ask && !confirm_deletion(context, &thread)? {
+        context.screen.print_to_stderr("Nothing was deleted.");
+        return Ok(ExitReason::Success);
     }
     context.agent.threads().delete(thread.thread_id).await?;
     match context.format {
-        Format::Json => context.json(&json!({"deleted": thread.thread_id}))?,
-        Format::Text => {
-            let deleted = format!("Deleted {} {}", thread.thread_id, title(&thread));
-            context.screen.line(shorten(&deleted, context.screen.columns))?;
+        OutputFormat::Json => context.print_json(&json!({"deleted": thread.thread_id}))?,
+        OutputFormat::Text => {
+            let deleted = format!("Deleted {} {}", thread.thread_id, thread_title(&thread));
+            context.screen.print_line(shorten(&deleted, context.screen.columns))?;
         }
     }
-    context.agent.handoffs().rest_mirror().await;
-    Ok(Code::Done)
+    context.agent.handoffs().wait_for_mirror().await;
+    Ok(ExitReason::Success)
 }
 
-fn confirmed(context: &Context, thread: &Thread) -> Result<bool, Failure> {
-    if context.screen.audience == Audience::Program || context.format == Format::Json {
-        return Err(Failure::new(
-            Code::User,
-            format!("delete thread {}: nobody can be asked", thread.thread_id),
+/// Asks whether to delete a thread.
+///
+/// # Errors
+/// Fails if there is no terminal to ask on.
+fn confirm_deletion(context: &CommandContext, thread: &Thread) -> Result<bool, CliFailure> {
+    if context.screen.audience == Audience::Program || context.format == OutputFormat::Json {
+        return Err(CliFailure::new(
+            ExitReason::User,
+            format!("delete thread {}: {NO_TERMINAL}", thread.thread_id),
         )
-        .with_hint("add `--yes` to delete it without a question"));
+        .with_hint("add `--yes` to delete it without confirmation"));
     }
-    let messages = super::import::count(thread.message_count, "message");
-    let name = title(thread);
+    let messages = super::import::format_count(thread.message_count, "message");
+    let name = thread_title(thread);
     let question =
         format!("Delete `{}` with its {messages}? This cannot be undone.", shorten(&name, NAME_COLUMNS));
-    context.screen.line(wrap(&question, context.screen.columns, "", ""))?;
+    context.screen.print_line(wrap(&question, context.screen.columns, "", ""))?;
     let choices = [
-        Choice { key: 'y', label: "Delete", answer: true },
-        Choice { key: 'n', label: "Keep", answer: false },
+        KeyChoice { key: 'y', label: "Delete", answer: true },
+        KeyChoice { key: 'n', label: "Keep", answer: false },
     ];
     Ok(ask(&context.screen, &choices, "Keep")?.unwrap_or(false))
 }
 
-async fn stop(context: &Context, prefix: &str) -> Result<(), Failure> {
+/// Requests the active run of a thread to stop, in whichever process it is.
+async fn stop_run(context: &CommandContext, prefix: &str) -> Result<(), CliFailure> {
     let thread = context.agent.threads().find(prefix).await?;
-    let asked = context.agent.runs().stop(thread.thread_id).await?;
-    match (context.format, asked) {
-        (Format::Json, asked) => context.json(&json!({"thread_id": thread.thread_id, "asked": asked})),
-        (Format::Text, true) => Ok(context.screen.line("Asked to stop; what had arrived is kept.")?),
-        (Format::Text, false) => Ok(context.screen.line("Nothing runs there.")?),
+    let is_active = context.agent.runs().stop_thread(thread.thread_id).await?;
+    match context.format {
+        OutputFormat::Json => context.print_json(&json!({"thread_id": thread.thread_id, "asked": is_active})),
+        OutputFormat::Text => {
+            let text = match is_active {
+                true => "The run was asked to stop. Everything that had arrived is kept.",
+                false => "No run is active in this thread.",
+            };
+            Ok(context.screen.print_line(text)?)
+        }
     }
 }
 
-async fn export(
-    context: &Context,
+/// Writes the transcript of a thread to a file or stdout.
+///
+/// # Errors
+/// Fails if there is no such thread or the output cannot be written.
+async fn export_thread(
+    context: &CommandContext,
     prefix: &str,
     format: ExportFormat,
     output: Option<&Path>,
-) -> Result<(), Failure> {
+) -> Result<(), CliFailure> {
     let thread = context.agent.threads().find(prefix).await?;
     let entries = context.agent.threads().history(thread.thread_id).await?;
     let text = match (format, context.format) {
-        (ExportFormat::Md, Format::Text) => agent::export_markdown(&thread, &entries),
-        (ExportFormat::Json, _) | (ExportFormat::Md, Format::Json) => agent::export_json(&thread, entries)?,
+        (ExportFormat::Md, OutputFormat::Text) => agent::export_markdown(&thread, &entries),
+        (ExportFormat::Json, _) | (ExportFormat::Md, OutputFormat::Json) => agent::export_json(&thread, entries)?,
     };
     match output {
         Some(path) => std::fs::write(path, text).map_err(|error| {
-            Failure::new(Code::User, format!("write {}: {error}", path.display()))
-                .with_hint("name a file you can write")
+            CliFailure::new(ExitReason::User, format!("write {}: {error}", path.display()))
+                .with_hint("name a file that you can write to")
         }),
         None => {
             let mut stdout = std::io::stdout().lock();
             match context.screen.audience {
-                Audience::Person => stdout.write_all(safe(&text).as_bytes())?,
+                // Escape sequences in a transcript must not reach the terminal.
+                Audience::Person => stdout.write_all(sanitize(&text).as_bytes())?,
                 Audience::Program => stdout.write_all(text.as_bytes())?,
             }
             Ok(())
@@ -297,95 +332,97 @@ async fn export(
     }
 }
 
-async fn tell(context: &Context, what: &str, thread: &Thread) -> Result<(), Failure> {
-    if context.format == Format::Json {
-        return context.json(thread);
+/// Prints a thread that was changed or created; `action` says what happened to it.
+async fn print_thread(context: &CommandContext, action: &str, thread: &Thread) -> Result<(), CliFailure> {
+    if context.format == OutputFormat::Json {
+        return context.print_json(thread);
     }
     let id = context.short_id(thread.thread_id).await;
-    let name = title(thread);
-    context.screen.line(format!(
-        "{what} {}  {}",
+    let name = thread_title(thread);
+    context.screen.print_line(format!(
+        "{action} {}  {}",
         context.screen.style.code(id),
         shorten(&name, NAME_COLUMNS)
     ))?;
     Ok(())
 }
 
-/// Returns what a thread is called, or how it begins; files that went along with a prompt are no beginning.
-pub(crate) fn title(thread: &Thread) -> String {
+/// Returns the name of a thread, else its first prompt without attached files.
+pub(crate) fn thread_title(thread: &Thread) -> String {
     let prompt = thread.first_prompt.as_deref().map(|prompt| match prompt.split_once(FILE_BLOCK) {
-        Some((words, _)) if !words.trim().is_empty() => words,
+        Some((text, _)) if !text.trim().is_empty() => text,
         Some(_) | None => prompt,
     });
-    one_line(thread.name.as_deref().or(prompt).unwrap_or("(nothing was said yet)"))
+    sanitize_line(thread.name.as_deref().or(prompt).unwrap_or("(no messages yet)"))
 }
 
-/// A thread with its state, as `--json` prints it.
+/// A thread with its state, in the form of `--json`.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct ListedThread<'a> {
+struct ThreadListEntry<'a> {
     #[serde(flatten)]
     thread: &'a Thread,
     state: ThreadState,
 }
 
-impl<'a> ListedThread<'a> {
-    fn of(thread: &'a Thread, states: &BTreeMap<ThreadId, ThreadState>) -> Self {
-        Self { thread, state: agent::state_of(thread, states) }
+impl<'a> ThreadListEntry<'a> {
+    fn new(thread: &'a Thread, states: &BTreeMap<ThreadId, ThreadState>) -> Self {
+        Self { thread, state: agent::display_state(thread, states) }
     }
 }
 
-/// Returns the word in brackets before a thread's name in the list; empty where there is nothing to do.
-fn mark(ListedThread { thread, state }: ListedThread<'_>) -> &'static str {
+/// Returns the word in brackets before a thread's name in the list; empty for an idle thread.
+fn state_mark(ThreadListEntry { thread, state }: ThreadListEntry<'_>) -> &'static str {
     match state {
-        ThreadState::Idle => match thread.handoff() {
+        ThreadState::Idle => match thread.handoff_mark() {
             Some(mark) if mark.pending && mark.child_thread_id == thread.thread_id => "fresh",
             Some(_) | None => "",
         },
-        ThreadState::Running | ThreadState::NeedsYou | ThreadState::Stopped | ThreadState::Error => {
-            word(state)
+        ThreadState::Running | ThreadState::NeedsInput | ThreadState::Stopped | ThreadState::Error => {
+            state_word(state)
         }
     }
 }
 
-/// Returns the word that people read for a state; the page uses the same.
-const fn word(state: ThreadState) -> &'static str {
+/// Returns the word for a state. The web page uses the same words.
+const fn state_word(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Idle => "idle",
         ThreadState::Running => "working",
-        ThreadState::NeedsYou => "needs you",
+        ThreadState::NeedsInput => "needs you",
         ThreadState::Stopped => "stopped",
         ThreadState::Error => "failed",
     }
 }
 
-/// Returns the beginnings of the ids, all of one length, that are distinct among them.
+/// Returns prefixes of the ids, all of the same length, that are distinct among these ids.
 pub(crate) fn short_ids(ids: impl Iterator<Item = ThreadId>) -> Vec<String> {
-    beginnings(ids, ID_CHARS_MIN)
+    unique_prefixes(ids, ID_CHARS_MIN)
 }
 
-/// Returns the beginnings of ids of any sort, of that many characters at least, as [`short_ids`] does.
-pub(crate) fn beginnings(ids: impl Iterator<Item = impl ToString>, chars_min: usize) -> Vec<String> {
+/// Returns distinct prefixes of ids of any kind, like [`short_ids`], with at least `chars_min` characters.
+pub(crate) fn unique_prefixes(ids: impl Iterator<Item = impl ToString>, chars_min: usize) -> Vec<String> {
     let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
     let mut sorted: Vec<&str> = ids.iter().map(String::as_str).collect();
     sorted.sort_unstable();
     sorted.dedup();
     let common = |pair: &[&str]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
-    let needed = sorted.windows(2).map(|pair| common(pair) + 1).max().unwrap_or(0).max(chars_min);
-    // An id that ends in a hyphen looks cut off.
-    let ends_in_hyphen = ids.first().is_some_and(|id| id.as_bytes().get(needed - 1) == Some(&b'-'));
-    let needed = if ends_in_hyphen { needed + 1 } else { needed };
-    ids.into_iter().map(|id| id.chars().take(needed).collect()).collect()
+    let length = sorted.windows(2).map(|pair| common(pair) + 1).max().unwrap_or(0).max(chars_min);
+    // A prefix that ends in a hyphen looks truncated.
+    let ends_in_hyphen = ids.first().is_some_and(|id| id.as_bytes().get(length - 1) == Some(&b'-'));
+    let length = if ends_in_hyphen { length + 1 } else { length };
+    ids.into_iter().map(|id| id.chars().take(length).collect()).collect()
 }
 
-/// Returns how long ago something was, or its date.
-pub(crate) fn ago(now: Timestamp, at: Timestamp) -> String {
-    let seconds = now.as_second().saturating_sub(at.as_second());
+/// Returns the age of a point in time, or its date if it is older than a week. A future time counts as now, because the clocks
+/// of two machines can differ.
+pub(crate) fn format_age(now: Timestamp, time: Timestamp) -> String {
+    let seconds = now.as_second().saturating_sub(time.as_second());
     match seconds {
         ..60 => "just now".to_owned(),
         60..3_600 => format!("{} min ago", seconds / 60),
         3_600..86_400 => format!("{} h ago", seconds / 3_600),
         86_400..604_800 => format!("{} d ago", seconds / 86_400),
-        _ => at.strftime("%Y-%m-%d").to_string(),
+        _ => time.strftime("%Y-%m-%d").to_string(),
     }
 }
 
@@ -394,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_shown_as_long_as_they_must_be_to_differ() {
+    fn id_prefixes_are_just_long_enough_to_differ() {
         let check = |ids: &[&str], expected: &[&str]| {
             assert_eq!(short_ids(ids.iter().map(|id| id.parse().unwrap())), expected, "{ids:?}");
         };
@@ -411,9 +448,9 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_as_people_do() {
+    fn an_age_is_shown_in_its_largest_unit() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-        let check = |at: &str, expected: &str| assert_eq!(ago(now, at.parse().unwrap()), expected);
+        let check = |time: &str, expected: &str| assert_eq!(format_age(now, time.parse().unwrap()), expected);
         check("2026-11-21T11:59:30Z", "just now");
         check("2026-11-21T12:05:00Z", "just now");
         check("2026-11-21T11:30:00Z", "30 min ago");

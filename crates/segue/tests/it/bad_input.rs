@@ -6,9 +6,9 @@ mod decisions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::{Sandbox, session};
+use crate::sandbox::{TestSandbox, sample_session};
 
 #[test]
 fn a_file_that_cannot_be_handed_off_is_told_in_one_line_with_a_hint() {
@@ -19,34 +19,34 @@ fn a_file_that_cannot_be_handed_off_is_told_in_one_line_with_a_hint() {
         ("binary.bin", Some(b"\x7fELF\x02\x01\x01\0\0\0\0\0\xff\xfe\0\0"), "binary.bin"),
         ("unknown.txt", Some(b"dear diary\ntoday nothing happened\n"), "unknown.txt"),
     ];
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (name, content, what) in cases {
         if let Some(content) = content {
-            sandbox.file(name, content);
+            sandbox.write_file(name, content);
         }
-        sandbox.run(&["handoff", name]).assert_told(2, what);
-        sandbox.run(&["import", name]).assert_told(2, what);
+        sandbox.run(&["handoff", name]).assert_error(2, what);
+        sandbox.run(&["import", name]).assert_error(2, what);
     }
     assert_eq!(sandbox.threads().len(), 0);
 }
 
 #[test]
 fn a_file_that_may_not_be_read_is_told_as_such() {
-    let sandbox = Sandbox::new();
-    let path = sandbox.session();
+    let sandbox = TestSandbox::new();
+    let path = sandbox.write_session();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(&path).is_ok() {
         println!("skipped: this user may read everything");
         return;
     }
-    sandbox.run(&["handoff", &path]).assert_told(2, "session.jsonl");
+    sandbox.run(&["handoff", &path]).assert_error(2, "session.jsonl");
 }
 
 #[test]
 fn a_half_written_file_gives_what_it_holds() {
-    let sandbox = Sandbox::new();
-    let text = session();
-    let path = sandbox.file("half.jsonl", &text[..text.len() - 60]);
+    let sandbox = TestSandbox::new();
+    let text = sample_session();
+    let path = sandbox.write_file("half.jsonl", &text[..text.len() - 60]);
     let ended = sandbox.run(&["handoff", &path, "--preview"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.stderr.contains("half.jsonl:11: "), "{ended:?}");
@@ -55,14 +55,14 @@ fn a_half_written_file_gives_what_it_holds() {
 
 #[test]
 fn a_folder_without_a_session_is_told_as_such() {
-    let sandbox = Sandbox::new();
-    fs::create_dir(sandbox.work().join("nothing")).unwrap();
-    sandbox.run(&["handoff", "./nothing"]).assert_told(2, "no conversation");
+    let sandbox = TestSandbox::new();
+    fs::create_dir(sandbox.work_folder().join("nothing")).unwrap();
+    sandbox.run(&["handoff", "./nothing"]).assert_error(2, "no conversation");
 }
 
 #[test]
 fn threads_that_are_not_there_or_not_clear_are_told_with_the_way_to_find_them() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for args in [
         &["handoff", "0192f0c1"][..],
         &["handoff", "last"],
@@ -71,23 +71,23 @@ fn threads_that_are_not_there_or_not_clear_are_told_with_the_way_to_find_them() 
         &["run", "-t", "0192", "-p", "hi"],
         &["chat", "-t", "0192"],
     ] {
-        sandbox.run(args).assert_told(2, "find a thread");
+        sandbox.run(args).assert_error(2, "find a thread");
     }
-    sandbox.run(&["import", &sandbox.session()]);
+    sandbox.run(&["import", &sandbox.write_session()]);
     sandbox.run(&["threads", "fork", "last"]);
-    sandbox.run(&["threads", "show", "0"]).assert_told(2, "choose among 2 threads");
+    sandbox.run(&["threads", "show", "0"]).assert_error(2, "choose among 2 threads");
 }
 
 #[test]
 fn settings_that_cannot_be_read_are_told_with_their_file_and_line() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir(sandbox.home()).unwrap();
     let config = sandbox.home().join("config.toml");
     for content in
         ["model = ", "modle = \"a/b\"", "[providers.nobody]\n", "[handoff]\nmax_summary_tokens = \"many\"\n"]
     {
         fs::write(&config, content).unwrap();
-        sandbox.run(&["threads", "list"]).assert_told(1, "config.toml");
+        sandbox.run(&["threads", "list"]).assert_error(1, "config.toml");
     }
     let ended = sandbox.run(&["doctor"]);
     assert_eq!(ended.code, 1, "{ended:?}");
@@ -96,9 +96,9 @@ fn settings_that_cannot_be_read_are_told_with_their_file_and_line() {
 
 #[test]
 fn a_home_that_cannot_be_used_is_told_and_left_as_it_is() {
-    let sandbox = Sandbox::new();
-    let file = sandbox.file("not-a-folder", "mine");
-    sandbox.run(&["--home", &file, "threads", "list"]).assert_told(1, "not-a-folder");
+    let sandbox = TestSandbox::new();
+    let file = sandbox.write_file("not-a-folder", "mine");
+    sandbox.run(&["--home", &file, "threads", "list"]).assert_error(1, "not-a-folder");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     fs::create_dir(sandbox.home()).unwrap();
     fs::set_permissions(sandbox.home(), fs::Permissions::from_mode(0o500)).unwrap();
@@ -106,23 +106,23 @@ fn a_home_that_cannot_be_used_is_told_and_left_as_it_is() {
         println!("skipped: this user may write everywhere");
         return;
     }
-    sandbox.run(&["threads", "list"]).assert_told(1, "home");
+    sandbox.run(&["threads", "list"]).assert_error(1, "home");
 }
 
 #[test]
 fn a4_a_database_of_another_kind_or_a_newer_version_is_told_and_not_touched() {
-    let sandbox = Sandbox::new().in_a_file();
-    sandbox.run(&["import", &sandbox.session()]);
+    let sandbox = TestSandbox::new().with_file_database();
+    sandbox.run(&["import", &sandbox.write_session()]);
     let database = sandbox.home().join("segue.db");
     let mut bytes = fs::read(&database).unwrap();
     // The schema's version stands in the header, at a fixed place.
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     fs::write(&database, &bytes).unwrap();
-    sandbox.run(&["threads", "list"]).assert_told(1, "version 9999");
+    sandbox.run(&["threads", "list"]).assert_error(1, "version 9999");
     assert_eq!(fs::read(&database).unwrap(), bytes);
     fs::write(&database, "not a database, but a text that is long enough to be read as one".repeat(40))
         .unwrap();
-    sandbox.run(&["threads", "list"]).assert_told(1, "segue.db");
+    sandbox.run(&["threads", "list"]).assert_error(1, "segue.db");
     let ended = sandbox.run(&["doctor", "--json"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     assert_eq!(ended.json()[0]["verdict"], "fail");
@@ -131,18 +131,18 @@ fn a4_a_database_of_another_kind_or_a_newer_version_is_told_and_not_touched() {
 #[test]
 fn a_model_that_cannot_be_used_ends_the_turn_with_the_code_that_tells_who_can_mend_it() {
     let cases = [
-        (Reply::status(401, "{\"error\":{\"message\":\"bad key\"}}"), "config"),
-        (Reply::status(500, "oops"), "model"),
-        (Reply::status(429, "slow down"), "model"),
-        (Reply::fault(Fault::Empty), "model"),
-        (Reply::fault(Fault::BrokenJson), "model"),
-        (Reply::text("half an ans").then(Fault::Cut), "model"),
+        (ScriptedReply::status(401, "{\"error\":{\"message\":\"bad key\"}}"), "config"),
+        (ScriptedReply::status(500, "oops"), "model"),
+        (ScriptedReply::status(429, "slow down"), "model"),
+        (ScriptedReply::fault(ScriptedFault::Empty), "model"),
+        (ScriptedReply::fault(ScriptedFault::BrokenJson), "model"),
+        (ScriptedReply::text("half an ans").with_fault(ScriptedFault::Cut), "model"),
     ];
     for (reply, code) in cases {
-        let reply = Reply { always: true, ..reply };
+        let reply = ScriptedReply { always: true, ..reply };
         let what = format!("{reply:?}");
-        let server = Server::start(Script::new([reply])).unwrap();
-        let sandbox = Sandbox::new().with_model(&server);
+        let server = ScriptedServer::start(Script::new([reply])).unwrap();
+        let sandbox = TestSandbox::new().with_model(&server);
         let ended = sandbox.run(&["run", "-p", "hello"]);
         assert_eq!(ended.code, 1, "{what}: {ended:?}");
         let told: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("segue: ")).collect();
@@ -162,9 +162,13 @@ fn a_model_that_cannot_be_used_ends_the_turn_with_the_code_that_tells_who_can_me
 
 #[test]
 fn m4_a_handoff_needs_no_model_that_works() {
-    let server = Server::start(Script::new([Reply { always: true, ..Reply::status(500, "oops") }])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
+    let server = ScriptedServer::start(Script::new([ScriptedReply {
+        always: true,
+        ..ScriptedReply::status(500, "oops")
+    }]))
+    .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
     assert_eq!(report["outcome"], "accepted");
     assert_eq!(report["summary_json"]["model"], "extractive");
     let problem = report["problem"].as_str().unwrap();
@@ -173,9 +177,9 @@ fn m4_a_handoff_needs_no_model_that_works() {
 
 #[test]
 fn no_model_at_all_is_told_before_anything_is_said() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let ended = sandbox.run(&["run", "-p", "hello"]);
-    ended.assert_told(1, "no model is configured");
+    ended.assert_error(1, "no model is configured");
     assert!(ended.stderr.contains("the message is kept"), "{ended:?}");
     let told = sandbox.run(&["history", "last"]);
     assert!(told.stdout.contains("failed: no model is configured"), "{told:?}");
@@ -185,14 +189,14 @@ fn no_model_at_all_is_told_before_anything_is_said() {
     assert!(piped.code == 1 && piped.stdout.contains("is kept"), "{piped:?}");
     let ended = sandbox.run(&["run", "-p", "hello", "--model", "anthropic/claude-x"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    sandbox.run(&["run", "-p", "hello", "--model", "foo/bar"]).assert_told(2, "foo");
-    sandbox.run(&["run", "-p", " "]).assert_told(2, "empty");
+    sandbox.run(&["run", "-p", "hello", "--model", "foo/bar"]).assert_error(2, "foo");
+    sandbox.run(&["run", "-p", " "]).assert_error(2, "empty");
 }
 
 #[test]
 fn a_reader_that_goes_away_ends_the_program_quietly() {
-    let sandbox = Sandbox::new();
-    sandbox.run(&["import", &sandbox.session()]);
+    let sandbox = TestSandbox::new();
+    sandbox.run(&["import", &sandbox.write_session()]);
     let mut child = sandbox
         .command(&["threads", "export", "last", "--format", "json"])
         .stdout(std::process::Stdio::piped())
@@ -206,8 +210,8 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
 
 #[test]
 fn g3_an_answer_that_was_given_counts_though_nobody_reads_on() {
-    let sandbox = Sandbox::new();
-    let mut command = sandbox.command(&["handoff", &sandbox.session(), "--apply"]);
+    let sandbox = TestSandbox::new();
+    let mut command = sandbox.command(&["handoff", &sandbox.write_session(), "--apply"]);
     let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     child.wait().unwrap();

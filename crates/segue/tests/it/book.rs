@@ -18,14 +18,14 @@
 
 mod generate;
 mod page;
-mod reading;
+mod reader;
 
 use std::fs;
 
-use page::{Kind, Page};
+use page::{BookBlockKind, BookPageText};
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::TestSandbox;
 
 /// The pages with commands, each a test.
 macro_rules! pages {
@@ -36,7 +36,7 @@ macro_rules! pages {
         $(
             #[test]
             fn $test() {
-                reading::read($page);
+                reader::run_page($page);
             }
         )*
     };
@@ -59,12 +59,12 @@ pages! {
 }
 
 /// Gathers what is wrong with blocks of all pages.
-fn findings(wrong: impl Fn(&page::Block) -> Option<String>) -> Vec<String> {
-    let of_page = |page: &Page| -> Vec<String> {
+fn collect_findings(wrong: impl Fn(&page::BookBlock) -> Option<String>) -> Vec<String> {
+    let of_page = |page: &BookPageText| -> Vec<String> {
         let found = page.blocks.iter().filter_map(|block| Some((block.line, wrong(block)?)));
-        found.map(|(line, what)| format!("{}: {what}", page.at(line))).collect()
+        found.map(|(line, what)| format!("{}: {what}", page.location_of(line))).collect()
     };
-    Page::all().iter().flat_map(of_page).collect()
+    BookPageText::load_all().iter().flat_map(of_page).collect()
 }
 
 #[track_caller]
@@ -76,31 +76,41 @@ fn assert_none(findings: &[String]) {
 fn every_page_with_commands_is_run() {
     let mut run = RUN.to_vec();
     run.sort_unstable();
-    let pages = Page::all().into_iter().filter(|page| page.commands().next().is_some());
+    let pages = BookPageText::load_all().into_iter().filter(|page| page.commands().next().is_some());
     let with_commands: Vec<String> = pages.map(|page| page.name).collect();
     assert_eq!(with_commands, run, "pages with commands, and pages that are run");
 }
 
 #[test]
 fn every_page_is_in_the_summary() {
-    let summary = page::summary();
-    let missing = Page::all().into_iter().map(|page| page.name);
+    let summary = page::read_summary();
+    let missing = BookPageText::load_all().into_iter().map(|page| page.name);
     let missing: Vec<String> = missing.filter(|name| !summary.contains(&format!("]({name})"))).collect();
     assert_none(&missing);
 }
 
 #[test]
 fn no_command_is_where_it_would_not_be_run() {
-    let mut found = findings(|block| match &block.kind {
-        Some(Kind::Printed) => {
+    let mut found = collect_findings(|block| match &block.kind {
+        Some(BookBlockKind::Printed) => {
             let typed = block.text.lines().find(|line| line.starts_with("$ "))?;
             Some(format!("a command among what is printed: {typed}"))
         }
-        Some(Kind::Commands | Kind::Typed(_) | Kind::Config | Kind::Json | Kind::Foreign) => None,
+        Some(
+            BookBlockKind::Commands
+            | BookBlockKind::Typed(_)
+            | BookBlockKind::Config
+            | BookBlockKind::Json
+            | BookBlockKind::Foreign,
+        ) => None,
         None => Some("a block of no known language".to_owned()),
     });
-    for page in Page::all() {
-        found.extend(page.strays.iter().map(|line| format!("{}: a fence after other text", page.at(line))));
+    for page in BookPageText::load_all() {
+        found.extend(
+            page.stray_lines
+                .iter()
+                .map(|line| format!("{}: a fence after other text", page.location_of(line))),
+        );
     }
     assert_none(&found);
 }
@@ -108,33 +118,33 @@ fn no_command_is_where_it_would_not_be_run() {
 #[test]
 fn every_toml_block_is_a_configuration() {
     let sandbox = {
-        let mut sandbox = Sandbox::new().in_a_file();
+        let mut sandbox = TestSandbox::new().with_file_database();
         // The databases that the blocks name are not there.
-        let database = sandbox.work().join("segue.db");
-        sandbox.set("SEGUE_DATABASE_URL", &format!("sqlite:{}", database.display()));
-        sandbox.set("SEGUE_MIRROR_URL", "off");
+        let database = sandbox.work_folder().join("segue.db");
+        sandbox.set_variable("SEGUE_DATABASE_URL", &format!("sqlite:{}", database.display()));
+        sandbox.set_variable("SEGUE_MIRROR_URL", "off");
         sandbox
     };
     fs::create_dir(sandbox.home()).unwrap();
-    let refused = |block: &page::Block| {
-        if block.kind != Some(Kind::Config) {
+    let refused = |block: &page::BookBlock| {
+        if block.kind != Some(BookBlockKind::Config) {
             return None;
         }
         fs::write(sandbox.home().join("config.toml"), &block.text).unwrap();
         let ended = sandbox.run(&["threads", "list"]);
         (ended.code != 0).then_some(ended.stderr)
     };
-    assert_none(&findings(refused));
+    assert_none(&collect_findings(refused));
 }
 
 #[test]
 fn every_json_block_is_json() {
-    let unreadable = |block: &page::Block| {
-        if block.kind != Some(Kind::Json) {
+    let unreadable = |block: &page::BookBlock| {
+        if block.kind != Some(BookBlockKind::Json) {
             return None;
         }
         let mut values = serde_json::Deserializer::from_str(&block.text).into_iter::<Value>();
         values.find_map(Result::err).map(|error| error.to_string())
     };
-    assert_none(&findings(unreadable));
+    assert_none(&collect_findings(unreadable));
 }

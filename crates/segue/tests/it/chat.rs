@@ -4,30 +4,34 @@ mod approval;
 mod commands;
 mod editor;
 mod folders;
-mod handing;
-mod looking;
+mod handoff_commands;
+mod history_command;
 
 use serde_json::json;
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::Sandbox;
-use crate::terminal::Terminal;
+use crate::sandbox::TestSandbox;
+use crate::terminal::PtyTerminal;
 
 const PROMPT: &str = "segue> ";
 
 #[test]
 fn a_turn_streams_shows_its_tool_calls_and_what_it_cost() {
-    let server = Server::start(Script::new([
-        Reply::pieces(["I will ", "look.\n"]).and_call("c1", "read_file", json!({"path": "note.txt"})),
-        Reply::call("c2", "read_file", json!({"path": "missing.txt"})),
-        Reply::pieces(["# Found\nIt says **hi", "** and `x`.\n```\nlet y = 1;\n```\n"]),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::from_pieces(["I will ", "look.\n"]).with_call(
+            "c1",
+            "read_file",
+            json!({"path": "note.txt"}),
+        ),
+        ScriptedReply::call("c2", "read_file", json!({"path": "missing.txt"})),
+        ScriptedReply::from_pieces(["# Found\nIt says **hi", "** and `x`.\n```\nlet y = 1;\n```\n"]),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    sandbox.file("note.txt", "hi\n");
-    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    let sandbox = TestSandbox::new().with_model(&server);
+    sandbox.write_file("note.txt", "hi\n");
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("what does it say?\r");
+    terminal.press_keys("what does it say?\r");
     let screen = terminal.wait_for(" in · ");
     for part in [
         "I will look.",
@@ -39,37 +43,37 @@ fn a_turn_streams_shows_its_tool_calls_and_what_it_cost() {
         assert!(screen.contains(part), "{part}:\n{screen}");
     }
     assert!(!screen.contains("**") && !screen.contains("```"), "{screen}");
-    terminal.keys("\x04");
+    terminal.press_keys("\x04");
     assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
 fn a24_what_a_turn_cost_counts_each_call_once() {
-    let server = Server::start(Script::new([
-        Reply::call("c1", "ls", json!({"path": "."})).tokens(100, 10),
-        Reply::call("c2", "ls", json!({"path": "."})).tokens(200, 20),
-        Reply::text("Nothing there.\n").tokens(1000, 34),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::call("c1", "ls", json!({"path": "."})).with_tokens(100, 10),
+        ScriptedReply::call("c2", "ls", json!({"path": "."})).with_tokens(200, 20),
+        ScriptedReply::text("Nothing there.\n").with_tokens(1000, 34),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
+    let sandbox = TestSandbox::new().with_model(&server);
     let opened = sandbox.run_with(&["chat"], "look around\n");
     assert!(opened.stdout.contains(" · 1300 in · 64 out"), "{opened:?}");
 }
 
 #[test]
 fn a_turn_that_was_stopped_with_esc_waits_for_nobody_in_the_list() {
-    let server = Server::start(Script::new([
-        Reply::call("c1", "ls", json!({"path": "."})),
-        Reply::text("The first line.\n").then(Fault::Stall),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::call("c1", "ls", json!({"path": "."})),
+        ScriptedReply::text("The first line.\n").with_fault(ScriptedFault::Stall),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("look around\r");
+    terminal.press_keys("look around\r");
     terminal.wait_for("The first line.");
-    terminal.keys("\x1b");
-    terminal.wait_for("Stopped. What had arrived is kept.");
+    terminal.press_keys("\x1b");
+    terminal.wait_for("Stopped. Everything that had arrived is kept.");
     let listed = sandbox.json(&["threads", "list", "--json"]);
     assert_eq!((&listed[0]["state"], &listed[0]["status"]), (&json!("stopped"), &json!("interrupted")));
     assert_eq!(sandbox.json(&["threads", "show", "last", "--json"])["state"], "stopped");
@@ -79,29 +83,29 @@ fn a_turn_that_was_stopped_with_esc_waits_for_nobody_in_the_list() {
         list.stdout.contains("[stopped] look around") && !list.stdout.contains("[needs you]"),
         "{list:?}"
     );
-    at_prompt(&terminal);
-    terminal.keys("/quit\r");
+    wait_for_prompt(&terminal);
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
 fn control_c_stops_the_answer_and_keeps_what_had_arrived() {
-    let server = Server::start(Script::new([
-        Reply::text("The first line.\n").then(Fault::Stall),
-        Reply::text("Back again.\n"),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("The first line.\n").with_fault(ScriptedFault::Stall),
+        ScriptedReply::text("Back again.\n"),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("go\r");
+    terminal.press_keys("go\r");
     terminal.wait_for("The first line.");
-    terminal.keys("\x03");
-    terminal.wait_for("Stopped. What had arrived is kept.");
-    terminal.keys("and now?\r");
+    terminal.press_keys("\x03");
+    terminal.wait_for("Stopped. Everything that had arrived is kept.");
+    terminal.press_keys("and now?\r");
     terminal.wait_for("Back again.");
-    at_prompt(&terminal);
-    terminal.keys("/quit\r");
+    wait_for_prompt(&terminal);
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let second = server.requests()[1].body.to_string();
     assert!(second.contains("The first line."), "{second}");
@@ -109,38 +113,38 @@ fn control_c_stops_the_answer_and_keeps_what_had_arrived() {
 }
 
 /// Waits until the chat reads again: keys typed while a turn still works are not promised to arrive.
-fn at_prompt(terminal: &Terminal) {
+fn wait_for_prompt(terminal: &PtyTerminal) {
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with(PROMPT.trim_end()));
 }
 
 #[test]
 fn g12_a_handoff_in_the_chat_goes_on_in_the_child_with_its_summary_once() {
-    let server = Server::start(Script::new([
-        Reply::text("Hello to you.\n"),
-        // The draft: no JSON, so that the offline extract writes it.
-        Reply::text("no draft"),
-        Reply { when: None, always: true, ..Reply::text("Going on.\n") },
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("Hello to you.\n"),
+        // The draft: no JSON, so that the offline summary writes it.
+        ScriptedReply::text("no draft"),
+        ScriptedReply { when: None, always: true, ..ScriptedReply::text("Going on.\n") },
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = PtyTerminal::start(&sandbox, 100, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("please mend the kettle\r");
+    terminal.press_keys("please mend the kettle\r");
     terminal.wait_for("Hello to you.");
-    terminal.keys("/handoff polish the kettle\r");
+    terminal.press_keys("/handoff polish the kettle\r");
     terminal.wait_for("[Esc] Decide later");
-    terminal.keys("a\r");
+    terminal.press_keys("a\r");
     terminal.wait_for("You are in the new thread");
-    let before = server.calls();
+    let before = server.call_count();
     for (answers, turn) in ["first", "second"].into_iter().enumerate() {
-        terminal.keys(&format!("{turn}\r"));
+        terminal.press_keys(&format!("{turn}\r"));
         terminal.wait_until(turn, |screen| {
             screen.matches("Going on.").count() == answers + 1
                 && screen.trim_end().ends_with(PROMPT.trim_end())
         });
     }
-    at_prompt(&terminal);
-    terminal.keys("/quit\r");
+    wait_for_prompt(&terminal);
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let requests: Vec<String> =
         server.requests()[before..].iter().map(|request| request.body.to_string()).collect();
@@ -150,41 +154,41 @@ fn g12_a_handoff_in_the_chat_goes_on_in_the_child_with_its_summary_once() {
 
 #[test]
 fn a_child_shows_what_is_carried_over_and_a_pending_handoff_is_offered() {
-    let sandbox = Sandbox::new();
-    let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
+    let sandbox = TestSandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
     let (parent, child) =
         (report["thread_id"].as_str().unwrap(), report["child_thread_id"].as_str().unwrap());
     let opened = sandbox.run_with(&["chat", "-t", child], "hello?\n/threads\n/handof\n/help\n/quit\n");
     assert_eq!(opened.code, 1, "the message was not answered: {opened:?}");
     for part in
-        ["Carried over into the first turn", "Objective", "No model is configured", "/handoff [goal…]"]
+        ["The first turn of this thread gets this summary", "Objective", "No model is configured", "/handoff [goal…]"]
     {
         assert!(opened.stdout.contains(part), "{part}: {opened:?}");
     }
     assert!(opened.stderr.contains("did you mean /handoff?"), "{opened:?}");
     assert_eq!(sandbox.run(&["handoff", parent]).code, 3);
     let opened = sandbox.run_with(&["chat", "-t", parent], "");
-    assert!(opened.stdout.contains("waits for a decision"), "{opened:?}");
+    assert!(opened.stdout.contains("needs a decision"), "{opened:?}");
     assert!(opened.stdout.contains("run the whole suite"), "the last messages are shown: {opened:?}");
 }
 
 #[test]
 fn j2_a_turn_that_a_crash_cut_off_goes_on_and_its_prompt_is_not_repeated() {
-    let server = Server::start(Script::new([
-        Reply::text("Half of it.\n").then(Fault::Stall),
-        Reply { always: true, ..Reply::text("The whole answer.\n") },
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("Half of it.\n").with_fault(ScriptedFault::Stall),
+        ScriptedReply { always: true, ..ScriptedReply::text("The whole answer.\n") },
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("tell me\r");
+    terminal.press_keys("tell me\r");
     terminal.wait_for("Half of it.");
     terminal.kill();
     let opened = sandbox.run_with(&["chat", "-t", "last"], "/quit\n");
     assert_eq!(opened.code, 0, "{opened:?}");
     assert!(opened.stdout.contains("The whole answer."), "{opened:?}");
-    assert!(opened.stdout.contains("had been cut off"), "{opened:?}");
+    assert!(opened.stdout.contains("was interrupted"), "{opened:?}");
     let history = sandbox.json(&["history", "last", "--json"]);
     let humans =
         history["entries"].as_array().unwrap().iter().filter(|entry| entry["type"] == "human").count();
@@ -193,19 +197,23 @@ fn j2_a_turn_that_a_crash_cut_off_goes_on_and_its_prompt_is_not_repeated() {
 
 #[test]
 fn j1_a_second_process_on_the_thread_is_told_that_a_run_is_active() {
-    let server = Server::start(Script::new([Reply::text("Half.\n").then(Fault::Stall)])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply::text("Half.\n").with_fault(ScriptedFault::Stall)]))
+            .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("tell me\r");
+    terminal.press_keys("tell me\r");
     terminal.wait_for("Half.");
-    sandbox.run(&["run", "-t", "last", "-p", "me too"]).assert_told(1, "being worked on in another terminal");
-    sandbox.run(&["handoff", "last"]).assert_told(1, "being worked on in another terminal");
+    sandbox
+        .run(&["run", "-t", "last", "-p", "me too"])
+        .assert_error(1, "another process has an active run in it");
+    sandbox.run(&["handoff", "last"]).assert_error(1, "another process has an active run in it");
     let opened = sandbox.run_with(&["chat", "-t", "last"], "/quit\n");
-    assert!(opened.code == 0 && opened.stderr.contains("being worked on in another terminal"), "{opened:?}");
-    terminal.keys("\x03");
+    assert!(opened.code == 0 && opened.stderr.contains("another process has an active run in it"), "{opened:?}");
+    terminal.press_keys("\x03");
     terminal.wait_for("Stopped.");
-    terminal.keys("\x04");
+    terminal.press_keys("\x04");
     assert_eq!(terminal.end().0, 0);
     let history = sandbox.run(&["history", "last"]).stdout;
     assert!(history.contains("tell me") && !history.contains("me too"), "{history}");
@@ -213,19 +221,21 @@ fn j1_a_second_process_on_the_thread_is_told_that_a_run_is_active() {
 
 #[test]
 fn j1_a_message_that_a_busy_thread_refuses_stays_in_the_prompt() {
-    let server = Server::start(Script::new([Reply::text("Half.\n").then(Fault::Stall)])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let first = Terminal::start(&sandbox, 80, &["chat"]);
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply::text("Half.\n").with_fault(ScriptedFault::Stall)]))
+            .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let first = PtyTerminal::start(&sandbox, 80, &["chat"]);
     first.wait_for(PROMPT);
-    first.keys("tell me\r");
+    first.press_keys("tell me\r");
     first.wait_for("Half.");
-    let second = Terminal::start(&sandbox, 80, &["chat", "-t", "last"]);
+    let second = PtyTerminal::start(&sandbox, 80, &["chat", "-t", "last"]);
     let is_at_prompt = |screen: &str, refusals: usize, line: &str| {
         let last = screen.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         screen.matches("in another terminal").count() == refusals && last.trim_end().ends_with(line)
     };
     second.wait_until("prompt behind the refusal", |screen| is_at_prompt(screen, 1, PROMPT.trim_end()));
-    second.keys("and me\r");
+    second.press_keys("and me\r");
     second.wait_until("refused message in the prompt", |screen| is_at_prompt(screen, 2, "and me"));
     second.kill();
     first.kill();
@@ -234,9 +244,11 @@ fn j1_a_message_that_a_busy_thread_refuses_stays_in_the_prompt() {
 
 #[test]
 fn what_a_model_writes_cannot_steer_the_terminal() {
-    let server =
-        Server::start(Script::new([Reply::text("\u{1b}[2J\u{1b}]0;owned\u{7}harm\u{202e}less\n")])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text(
+        "\u{1b}[2J\u{1b}]0;owned\u{7}harm\u{202e}less\n",
+    )]))
+    .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
     let opened = sandbox.run_with(&["chat"], "hi\n");
     assert!(opened.stdout.contains("harmless\n") && !opened.stdout.contains('\u{1b}'), "{opened:?}");
 }

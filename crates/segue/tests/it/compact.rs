@@ -8,9 +8,9 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use test_model::{Place, Reply, Script, Server};
+use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::{Ended, Sandbox};
+use crate::sandbox::{ProgramOutput, TestSandbox};
 
 /// How the summariser's instructions begin.
 const INSTRUCTIONS: &str = "You keep the record of a long conversation";
@@ -20,28 +20,29 @@ pub const MEMORY_INSTRUCTIONS: &str = "You keep the long memory of an AI agent";
 const GOAL: &str = "Find out why the retry test fails.";
 
 /// A summary as a model answers it.
-pub fn record() -> Reply {
+pub fn compaction_reply() -> ScriptedReply {
     let record = json!({
         "goal": GOAL, "constraints": ["Never raise the timeout."], "progress": ["Ten modules were looked at."],
         "decisions": [], "files": [], "errors": [], "pending": [], "next_step": "",
     });
-    Reply::text(record.to_string()).when_body_contains(INSTRUCTIONS)
+    ScriptedReply::text(record.to_string()).when_body_contains(INSTRUCTIONS)
 }
 
 /// A server that condenses, and answers everything else.
-pub fn condensing() -> Server {
-    let answer = Reply { always: true, ..Reply::text("Going on.\n").tokens(3_000, 20) };
-    Server::start(Script::new([Reply { always: true, ..record() }, answer])).unwrap()
+pub fn compacting_server() -> ScriptedServer {
+    let answer = ScriptedReply { always: true, ..ScriptedReply::text("Going on.\n").with_tokens(3_000, 20) };
+    ScriptedServer::start(Script::new([ScriptedReply { always: true, ..compaction_reply() }, answer]))
+        .unwrap()
 }
 
 /// What the server was asked, but for summaries of old turns, which are made behind a turn.
-pub fn asked(server: &Server) -> Vec<Value> {
+pub fn conversation_requests(server: &ScriptedServer) -> Vec<Value> {
     let requests = server.requests().into_iter().map(|request| request.body);
     requests.filter(|body| !body.to_string().contains(MEMORY_INSTRUCTIONS)).collect()
 }
 
 /// A sandbox with a thread of that many questions and answers, the newest last: its messages are #1, #2 and so on.
-pub fn long_thread(mut sandbox: Sandbox, turns: usize) -> Sandbox {
+pub fn long_thread(mut sandbox: TestSandbox, turns: usize) -> TestSandbox {
     let mut lines = String::new();
     for at in 0..2 * turns {
         let (role, turn) = (if at % 2 == 0 { "user" } else { "assistant" }, at / 2);
@@ -51,7 +52,7 @@ pub fn long_thread(mut sandbox: Sandbox, turns: usize) -> Sandbox {
         };
         let parent = (at > 0).then(|| format!("00000000-0000-4000-8000-{:012}", at - 1));
         let line = json!({
-            "parentUuid": parent, "isSidechain": false, "userType": "external", "cwd": sandbox.work(), "version": "2.1.0",
+            "parentUuid": parent, "isSidechain": false, "userType": "external", "cwd": sandbox.work_folder(), "version": "2.1.0",
             "sessionId": "11111111-2222-4333-8444-555555555555", "type": role,
             "uuid": format!("00000000-0000-4000-8000-{at:012}"),
             "timestamp": format!("2026-11-20T{:02}:{:02}:00.000Z", 10 + at / 60, at % 60),
@@ -60,30 +61,30 @@ pub fn long_thread(mut sandbox: Sandbox, turns: usize) -> Sandbox {
         lines.push_str(&line.to_string());
         lines.push('\n');
     }
-    let path = sandbox.file("long.jsonl", lines);
+    let path = sandbox.write_file("long.jsonl", lines);
     assert_eq!(sandbox.run(&["import", &path]).code, 0);
-    sandbox.set("COLUMNS", "80");
+    sandbox.set_variable("COLUMNS", "80");
     sandbox
 }
 
 /// What a thread's history holds, from its first message.
-pub fn entries(sandbox: &Sandbox) -> Vec<Value> {
+pub fn history_entries(sandbox: &TestSandbox) -> Vec<Value> {
     let page = sandbox.json(&["history", "last", "--limit", "500", "--json"]);
     assert_eq!((&page["has_more_before"], &page["source"]), (&json!(false), &json!("journal")), "{page}");
     page["entries"].as_array().unwrap().clone()
 }
 
 /// The messages among them.
-pub fn messages(sandbox: &Sandbox) -> Vec<Value> {
+pub fn history_messages(sandbox: &TestSandbox) -> Vec<Value> {
     let is_message = |entry: &Value| ["human", "ai", "tool"].contains(&entry["type"].as_str().unwrap());
-    entries(sandbox).into_iter().filter(is_message).collect()
+    history_entries(sandbox).into_iter().filter(is_message).collect()
 }
 
 #[test]
 fn c1_b1_a_thread_is_condensed_marked_and_whole() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
-    let before = messages(&sandbox);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    let before = history_messages(&sandbox);
     let done = sandbox.json(&["compact", "last", "--keep", "4", "--focus", "the timeout", "--json"]);
     assert_eq!(done["outcome"], "condensed");
     let marker = &done["marker"];
@@ -103,58 +104,58 @@ fn c1_b1_a_thread_is_condensed_marked_and_whole() {
     assert!(marker["summary"].as_str().unwrap().contains(GOAL), "{marker}");
     assert!(marker["tokens_after"].as_u64() < marker["tokens_before"].as_u64(), "{marker}");
     assert_eq!(done["compaction"]["sections"]["goal"], GOAL);
-    let requests = asked(&server);
+    let requests = conversation_requests(&server);
     assert!(requests.len() == 1 && requests[0].to_string().contains("the timeout"), "{requests:?}");
 
-    assert_eq!(messages(&sandbox), before, "every message is there");
+    assert_eq!(history_messages(&sandbox), before, "every message is there");
     let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
     assert_eq!(markers["entries"], json!([marker]), "{markers}");
-    assert_eq!(entries(&sandbox).last(), Some(marker));
+    assert_eq!(history_entries(&sandbox).last(), Some(marker));
 
     // The next request holds the summary and what was kept.
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
-    let sent = asked(&server).pop().unwrap()["messages"].to_string();
+    let sent = conversation_requests(&server).pop().unwrap()["messages"].to_string();
     assert!(sent.contains(GOAL) && sent.contains("Question 10") && !sent.contains("Answer 3"), "{sent}");
 }
 
 #[test]
 fn m9_a_compaction_is_taken_back_once() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let marker = sandbox.json(&["compact", "last", "--keep", "4", "--json"])["marker"].clone();
     let told = sandbox.run(&["history", "last", "--limit", "1"]).stdout;
-    let head = "── 20 messages condensed · #1–#20 · ";
+    let head = "── 20 messages compacted · #1–#20 · ";
     assert!(told.starts_with(head) && told.contains(&format!("marker #{}", marker["seq"])), "{told}");
     let undone = sandbox.json(&["uncompact", "last", "--json"]);
     assert_eq!((&undone["marker_seq"], &undone["replaced_count"]), (&marker["seq"], &json!(20)));
     let told = sandbox.run(&["history", "last", "--markers"]).stdout;
-    assert!(told.contains("20 messages condensed, and taken back"), "{told}");
-    assert!(told.contains(&format!("── taken back: the compaction of #{}", marker["seq"])), "{told}");
-    sandbox.run(&["uncompact", "last"]).assert_told(2, "nothing is compacted in it");
+    assert!(told.contains("20 messages compacted, then undone"), "{told}");
+    assert!(told.contains(&format!("── undone: the compaction of #{}", marker["seq"])), "{told}");
+    sandbox.run(&["uncompact", "last"]).assert_error(2, "nothing is compacted in it");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
-    let sent = asked(&server).pop().unwrap()["messages"].to_string();
+    let sent = conversation_requests(&server).pop().unwrap()["messages"].to_string();
     assert!(sent.contains("Answer 3") && !sent.contains(GOAL), "{sent}");
 }
 
 #[test]
 fn a_preview_shows_the_summary_and_stores_nothing() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
-    let before = entries(&sandbox);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    let before = history_entries(&sandbox);
     let told = sandbox.run(&["compact", "last", "--keep", "4", "--preview"]);
     assert_eq!((told.code, told.stderr.as_str()), (0, ""), "{told:?}");
-    for part in ["── 20 messages would be condensed", GOAL, "A preview: nothing was changed."] {
+    for part in ["── 20 messages would be compacted", GOAL, "Preview: nothing was changed."] {
         assert!(told.stdout.contains(part), "{part}: {told:?}");
     }
     let report = sandbox.json(&["compact", "last", "--keep", "4", "--preview", "--json"]);
     assert_eq!((&report["outcome"], &report["marker"]), (&json!("previewed"), &Value::Null));
-    assert_eq!(entries(&sandbox), before);
+    assert_eq!(history_entries(&sandbox), before);
     assert_eq!(sandbox.threads()[0]["last_seq"], 24);
 }
 
 #[test]
 fn e16_where_there_is_nothing_to_condense_one_line_says_why() {
-    let sandbox = long_thread(Sandbox::new(), 2);
+    let sandbox = long_thread(TestSandbox::new(), 2);
     let told = sandbox.run(&["compact", "last", "--keep", "9"]);
     assert_eq!((told.code, told.stdout.lines().count(), told.stderr.as_str()), (0, 1, ""), "{told:?}");
     assert!(told.stdout.starts_with("Nothing to compact: "), "{told:?}");
@@ -162,16 +163,16 @@ fn e16_where_there_is_nothing_to_condense_one_line_says_why() {
     assert_eq!(report["outcome"], "nothing");
     assert!(report["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{report}");
     let none = sandbox.run(&["history", "last", "--markers"]);
-    assert_eq!((none.code, none.stdout.as_str()), (0, "Nothing was condensed there.\n"), "{none:?}");
+    assert_eq!((none.code, none.stdout.as_str()), (0, "There are no markers.\n"), "{none:?}");
 }
 
 #[test]
 fn e8_without_a_model_the_extract_condenses_and_says_so() {
-    let sandbox = long_thread(Sandbox::new(), 12);
+    let sandbox = long_thread(TestSandbox::new(), 12);
     let told = sandbox.run(&["compact", "last", "--keep", "4"]);
     assert_eq!(told.code, 0, "{told:?}");
     assert!(
-        told.stdout.contains("offline extract") && told.stdout.contains("No model wrote the summary"),
+        told.stdout.contains("offline summary") && told.stdout.contains("No model wrote the summary"),
         "{told:?}"
     );
     assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{told:?}");
@@ -184,22 +185,22 @@ fn e8_without_a_model_the_extract_condenses_and_says_so() {
 
 #[test]
 fn e8_a_compaction_that_does_not_help_changes_nothing_and_one_line_says_why() {
-    let sandbox = Sandbox::new();
-    assert_eq!(sandbox.run(&["import", &sandbox.session()]).code, 0);
-    let before = messages(&sandbox);
+    let sandbox = TestSandbox::new();
+    assert_eq!(sandbox.run(&["import", &sandbox.write_session()]).code, 0);
+    let before = history_messages(&sandbox);
     let told = sandbox.run(&["compact", "last", "--keep", "8"]);
     assert_eq!((told.code, told.stderr.as_str()), (0, ""), "{told:?}");
     let line = told.stdout.replace("\n  ", " ");
     assert!(line.starts_with("Nothing to compact: ") && line.lines().count() == 1, "{told:?}");
-    assert_eq!(messages(&sandbox), before);
-    let last = entries(&sandbox).pop().unwrap();
+    assert_eq!(history_messages(&sandbox), before);
+    let last = history_entries(&sandbox).pop().unwrap();
     assert_eq!((&last["type"], &last["trigger"]), (&json!("compaction_failed"), &json!("manual")));
-    assert!(sandbox.run(&["history", "last"]).stdout.contains("── nothing was condensed #"));
+    assert!(sandbox.run(&["history", "last"]).stdout.contains("── nothing was compacted #"));
 }
 
 #[test]
 fn a_handoff_that_waits_still_does_and_covers_what_was_condensed() {
-    let sandbox = long_thread(Sandbox::new(), 12);
+    let sandbox = long_thread(TestSandbox::new(), 12);
     assert_eq!(sandbox.run(&["handoff", "last"]).code, 3);
     assert_eq!(sandbox.run(&["compact", "last", "--keep", "4"]).code, 0);
     assert_eq!(sandbox.threads()[0]["status"], "interrupted");
@@ -211,59 +212,66 @@ fn a_handoff_that_waits_still_does_and_covers_what_was_condensed() {
 
 #[test]
 fn a_tool_call_that_waits_still_does() {
-    let server = Server::start(Script::new([
-        Reply { always: true, ..record() },
-        Reply { always: true, ..Reply::text("Modules.").when_body_contains(MEMORY_INSTRUCTIONS) },
-        Reply::call("c1", "execute", json!({"command": "echo made > made.txt"})).tokens(3_000, 20),
-        Reply::text("Done.\n").tokens(3_000, 20),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply { always: true, ..compaction_reply() },
+        ScriptedReply {
+            always: true,
+            ..ScriptedReply::text("Modules.").when_body_contains(MEMORY_INSTRUCTIONS)
+        },
+        ScriptedReply::call("c1", "execute", json!({"command": "echo made > made.txt"}))
+            .with_tokens(3_000, 20),
+        ScriptedReply::text("Done.\n").with_tokens(3_000, 20),
     ]))
     .unwrap();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "make it"]).code, 3);
     assert_eq!(sandbox.run(&["compact", "last", "--keep", "4"]).code, 0);
     assert_eq!(sandbox.threads()[0]["status"], "interrupted");
     let told = sandbox.run(&["decide", "last", "--approve"]);
     assert_eq!((told.code, told.stdout.as_str()), (0, "Done.\n"), "{told:?}");
-    assert!(sandbox.work().join("made.txt").exists());
+    assert!(sandbox.work_folder().join("made.txt").exists());
 }
 
 #[test]
 fn e16_a_busy_thread_is_not_condensed() {
-    let server = Server::start(Script::new([Reply::text("Late.\n").gated("late", Place::End)])).unwrap();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("Late.\n").with_gate("late", GatePosition::End)
+    ]))
+    .unwrap();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let mut command = sandbox.command(&["run", "-c", "-p", "slowly", "--json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     lines.find(|line| line.contains("Late.")).unwrap();
     let told = sandbox.run(&["compact", "last", "--keep", "4"]);
-    told.assert_told(1, "it is being worked on in another terminal");
-    server.open("late");
+    told.assert_error(1, "another process has an active run in it");
+    server.open_gate("late");
     assert!(lines.last().unwrap().contains("\"status\":\"success\""));
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
 fn what_is_asked_for_must_be_there() {
-    let sandbox = long_thread(Sandbox::new(), 2);
-    sandbox.run(&["compact", "nothing"]).assert_told(2, "find a thread `nothing`");
-    sandbox.run(&["uncompact", "nothing"]).assert_told(2, "find a thread `nothing`");
-    sandbox.run(&["context", "nothing"]).assert_told(2, "find a thread `nothing`");
+    let sandbox = long_thread(TestSandbox::new(), 2);
+    sandbox.run(&["compact", "nothing"]).assert_error(2, "find a thread `nothing`");
+    sandbox.run(&["uncompact", "nothing"]).assert_error(2, "find a thread `nothing`");
+    sandbox.run(&["context", "nothing"]).assert_error(2, "find a thread `nothing`");
     for args in [["trace", "0192f0c1"], ["trace", "last"]] {
-        sandbox.run(&args).assert_told(2, "find a run");
+        sandbox.run(&args).assert_error(2, "find a run");
     }
-    sandbox.run(&["feedback", "0192f0c1", "up"]).assert_told(2, "find a run");
+    sandbox.run(&["feedback", "0192f0c1", "up"]).assert_error(2, "find a run");
     for args in [["compact", "last", "--keep", "0"], ["run", "-cp", "x", "--max-turns=0"]] {
         let told = sandbox.run(&args);
         assert_eq!(told.code, 2, "{told:?}");
-        assert!(told.stderr.contains("`0` is no such number; write 1 or more"), "{told:?}");
+        assert!(told.stderr.contains("`0` is not a valid number; write 1 or more"), "{told:?}");
     }
     assert_eq!(sandbox.run(&["feedback", "last", "sideways"]).code, 2);
 }
 
 #[test]
 fn e16_settings_are_one_entry_or_a_list_and_a_mistake_is_told_in_their_words() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let configure = |section: &str| {
         std::fs::write(sandbox.home().join("config.toml"), format!("[compaction]\n{section}\n")).unwrap();
     };
@@ -277,51 +285,51 @@ fn e16_settings_are_one_entry_or_a_list_and_a_mistake_is_told_in_their_words() {
         ("trigger = 0.95", "expected a table such as { fraction = 0.85 }, or a list of such tables"),
     ] {
         configure(section);
-        sandbox.run(&["context", "last"]).assert_told(1, told);
+        sandbox.run(&["context", "last"]).assert_error(1, told);
     }
 }
 
 #[test]
 fn m9_a_rewind_past_an_undo_tells_which_marker_is_in_effect_again() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let marker = sandbox.json(&["compact", "last", "--keep", "4", "--json"])["marker"]["seq"].clone();
     let marker_seq = marker.to_string();
     assert_eq!(sandbox.run(&["uncompact", "last"]).code, 0);
     let told = sandbox.run(&["threads", "rewind", "last", &marker_seq]);
     assert_eq!(told.code, 0, "{told:?}");
-    let again = format!("The compaction of marker #{marker_seq} is in effect again");
+    let again = format!("The compaction of marker #{marker_seq} is active again");
     assert!(told.stdout.contains(&again), "{told:?}");
     let report = sandbox.json(&["threads", "rewind", "last", &marker_seq, "--json"]);
     assert_eq!(report["marker_seq"], marker, "{report}");
     let told = sandbox.run(&["threads", "rewind", "last", &marker_seq]);
     assert!(!told.stdout.contains("marker"), "nothing changed: {told:?}");
     let told = sandbox.run(&["threads", "rewind", "last", "22"]);
-    assert!(told.stdout.contains("Nothing is condensed any more"), "{told:?}");
+    assert!(told.stdout.contains("No compaction is active any more"), "{told:?}");
 }
 
 #[test]
 fn m9_a_chat_takes_back_the_newest_compaction_only_and_says_where_there_is_none() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
-    let before = entries(&sandbox);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    let before = history_entries(&sandbox);
     let told = sandbox.run_with(&["chat", "-c"], "/uncompact\n/uncompact 5\n/help\n");
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.contains("Nothing to take back: nothing is compacted here."), "{told:?}");
-    assert!(told.stderr.contains("failed to read /uncompact: it takes no `5`"), "{told:?}");
+    assert!(told.stdout.contains("There is nothing to undo: this thread has no compaction."), "{told:?}");
+    assert!(told.stderr.contains("failed to read /uncompact: it has no argument `5`"), "{told:?}");
     assert!(told.stdout.contains("/history [ID] [--expand] [--before SEQ] [--after SEQ]"), "{told:?}");
     assert!(sandbox.run(&["compact", "last", "--keep", "4"]).code == 0);
-    let condensed = entries(&sandbox);
+    let condensed = history_entries(&sandbox);
     sandbox.run_with(&["chat", "-c"], "/uncompact 5\n");
-    assert_eq!(entries(&sandbox), condensed, "it is not taken back");
+    assert_eq!(history_entries(&sandbox), condensed, "it is not taken back");
     sandbox.run_with(&["chat", "-c"], "/uncompact\n");
-    assert_eq!(entries(&sandbox).len(), before.len() + 2);
+    assert_eq!(history_entries(&sandbox).len(), before.len() + 2);
 }
 
 #[test]
 fn c6_nothing_is_drawn_where_everything_is_read_out_or_nobody_looks() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 2);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 2);
     for args in [&["context", "last"][..], &["--plain", "context", "last"]] {
         let told = sandbox.run(args);
         assert!(told.stdout.contains("\nfree ") && !told.stdout.contains(['█', '░', '▓']), "{told:?}");
@@ -330,15 +338,15 @@ fn c6_nothing_is_drawn_where_everything_is_read_out_or_nobody_looks() {
 
 #[test]
 fn b18_context_tells_each_part_and_when_it_is_due() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let before = sandbox.json(&["context", "last", "--json"]);
     assert!(before["trigger_tokens"].as_u64() > before["tokens"].as_u64(), "{before}");
     assert_eq!(sandbox.run(&["compact", "last", "--keep", "4"]).code, 0);
     let after = sandbox.json(&["context", "last", "--json"]);
     assert!(after["tokens"].as_u64() < before["tokens"].as_u64(), "{before} {after}");
     assert_eq!(after["condensed"]["last_seq"], 20);
-    let told: Ended = sandbox.run(&["context", "last"]);
+    let told: ProgramOutput = sandbox.run(&["context", "last"]);
     for part in
         ["messages", "summary", "free", "Everything up to #20 is condensed", "It will be condensed at "]
     {

@@ -1,6 +1,6 @@
 //! Handing off without a terminal: flags, decision files, and what each leaves behind.
 
-mod asked;
+mod agent_requested;
 mod growth;
 mod mirror;
 mod recall;
@@ -9,72 +9,72 @@ mod review;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::{Ended, Sandbox};
-use crate::terminal::Terminal;
+use crate::sandbox::{ProgramOutput, TestSandbox};
+use crate::terminal::PtyTerminal;
 
 /// Returns the answer that edits with `args`.
-pub fn edit(args: Value) -> Value {
+pub fn edit_decision(args: Value) -> Value {
     json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}})
 }
 
 /// A draft as a model answers it, under that title; it names only what the session contains.
-pub fn summary_draft(title: &str) -> Reply {
+pub fn summary_draft(title: &str) -> ScriptedReply {
     let item = |kind: &str, text: &str, seq: u64| json!({"kind": kind, "text": text, "refs": [seq]});
     let body = [
         item("objective", "Find out why `retries_after_timeout` fails now and then.", 1),
         item("decision", "Never raise the timeout.", 1),
         item("next_step", "Do the same in src/backoff.rs.", 11),
     ];
-    Reply::text(json!({"title": title, "tldr": "The clock is passed in.", "body": body}).to_string())
+    ScriptedReply::text(json!({"title": title, "tldr": "The clock is passed in.", "body": body}).to_string())
 }
 
 /// Asks for a handoff of the session and leaves it pending.
-pub fn pending(sandbox: &Sandbox) -> Value {
-    let ended = sandbox.run(&["handoff", &sandbox.session(), "--json"]);
+pub fn leave_pending_handoff(sandbox: &TestSandbox) -> Value {
+    let ended = sandbox.run(&["handoff", &sandbox.write_session(), "--json"]);
     assert_eq!(ended.code, 3, "{ended:?}");
     let report = ended.json();
     assert_eq!(report["outcome"], "pending");
     report
 }
 
-fn decide(sandbox: &Sandbox, report: &Value, decision: &Value) -> Ended {
-    let file = sandbox.file("decision.json", json!({"decisions": [decision]}).to_string());
+fn decide_handoff(sandbox: &TestSandbox, report: &Value, decision: &Value) -> ProgramOutput {
+    let file = sandbox.write_file("decision.json", json!({"decisions": [decision]}).to_string());
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
     sandbox.run(&["handoff", "--decide", id, "--decision-file", &file, "--json"])
 }
 
-fn assert_pending(sandbox: &Sandbox, report: &Value) {
+fn assert_pending(sandbox: &TestSandbox, report: &Value) {
     let again = sandbox.run(&["handoff", report["thread_id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(again["outcome"], "pending");
     assert_eq!(again["summary_sha256"], report["summary_sha256"]);
     assert_eq!(again["handoff"]["handoff_id"], report["handoff"]["handoff_id"]);
-    assert_eq!(sandbox.agent_md(), None);
+    assert_eq!(sandbox.read_agent_md(), None);
     assert_eq!(sandbox.threads().len(), 1);
 }
 
 #[test]
 fn g15_a_preview_shows_the_summary_and_leaves_no_thread_and_no_block() {
-    let sandbox = Sandbox::new();
-    let report = sandbox.json(&["handoff", &sandbox.session(), "--preview", "--json"]);
+    let sandbox = TestSandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--preview", "--json"]);
     assert_eq!(report["outcome"], "previewed");
     assert_eq!(report["child_thread_id"], Value::Null);
     assert_eq!(report["handoff"]["status"], "previewed");
     assert_eq!(report["coverage"]["first_seq"], 1);
     assert!(report["summary_md"].as_str().unwrap().contains("### Objective"));
     assert_eq!(sandbox.threads().len(), 1);
-    assert_eq!(sandbox.agent_md(), None);
+    assert_eq!(sandbox.read_agent_md(), None);
 }
 
 #[test]
 fn g1_an_accept_without_asking_stores_and_injects_the_bytes_that_were_shown() {
-    let sandbox = Sandbox::new();
-    let report = sandbox.json(&["handoff", &sandbox.session(), "do the backoff", "--apply", "--json"]);
+    let sandbox = TestSandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "do the backoff", "--apply", "--json"]);
     assert_eq!(report["outcome"], "accepted");
     assert_eq!(report["handoff"]["accepted_sha256"], report["summary_sha256"]);
     assert_eq!(report["handoff"]["goal"], "do the backoff");
-    let block = sandbox.agent_md().unwrap();
+    let block = sandbox.read_agent_md().unwrap();
     assert!(block.contains(report["summary_md"].as_str().unwrap().trim()), "{block}");
     let child = report["child_thread_id"].as_str().unwrap();
     assert!(sandbox.threads().iter().any(|thread| thread["thread_id"] == child));
@@ -85,14 +85,14 @@ fn g1_an_accept_without_asking_stores_and_injects_the_bytes_that_were_shown() {
 
 #[test]
 fn a_handoff_nobody_can_decide_prints_the_summary_and_waits() {
-    let sandbox = Sandbox::new();
-    let ended = sandbox.run(&["handoff", &sandbox.session()]);
+    let sandbox = TestSandbox::new();
+    let ended = sandbox.run(&["handoff", &sandbox.write_session()]);
     assert_eq!(ended.code, 3);
     for part in [
         "Objective",
         " messages: ",
-        "offline extract",
-        "the handoff waits. Come back with:\n  segue handoff --decide ",
+        "offline summary",
+        "the handoff is pending. Decide with:\n  segue handoff --decide ",
     ] {
         assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
     }
@@ -103,10 +103,10 @@ fn a_handoff_nobody_can_decide_prints_the_summary_and_waits() {
 
 #[test]
 fn m1_a_decision_from_a_file_accepts_what_was_shown_by_another_process() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let decision = json!({"type": "approve", "summary_sha256": report["summary_sha256"]});
-    let accepted = decide(&sandbox, &report, &decision);
+    let accepted = decide_handoff(&sandbox, &report, &decision);
     assert_eq!(accepted.code, 0, "{accepted:?}");
     let accepted = accepted.json();
     assert_eq!(accepted["outcome"], "accepted");
@@ -128,37 +128,37 @@ fn a_file_can_decline_edit_or_preview() {
         (edit(json!({"summary_json": json})), "accepted"),
     ];
     for (decision, outcome) in cases {
-        let sandbox = Sandbox::new();
-        let report = pending(&sandbox);
-        let ended = decide(&sandbox, &report, &decision);
+        let sandbox = TestSandbox::new();
+        let report = leave_pending_handoff(&sandbox);
+        let ended = decide_handoff(&sandbox, &report, &decision);
         assert_eq!(ended.code, 0, "{decision}: {ended:?}");
         let decided = ended.json();
         assert_eq!(decided["outcome"], outcome, "{decision}");
         assert_eq!(decided["child_thread_id"].is_null(), outcome != "accepted");
         if outcome == "accepted" {
             assert_eq!(decided["summary_json"]["title"], "Mine");
-            assert!(sandbox.agent_md().unwrap().contains("only this"));
+            assert!(sandbox.read_agent_md().unwrap().contains("only this"));
         }
     }
 }
 
 #[test]
 fn a_decision_file_that_cannot_be_read_costs_nothing() {
-    let sandbox = Sandbox::new();
-    let session = sandbox.session();
-    sandbox.run(&["handoff", &session, "--decision-file", "/nowhere.json"]).assert_told(2, "/nowhere.json");
+    let sandbox = TestSandbox::new();
+    let session = sandbox.write_session();
+    sandbox.run(&["handoff", &session, "--decision-file", "/nowhere.json"]).assert_error(2, "/nowhere.json");
     sandbox
         .run_with(&["handoff", &session, "--decision-file", "-"], "no json")
-        .assert_told(2, "read the decision");
+        .assert_error(2, "read the decision");
     assert_eq!(sandbox.threads().len(), 0, "nothing was imported");
 }
 
 #[test]
 fn g20_a_second_decision_is_a_conflict_that_names_the_outcome() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
-    assert_eq!(decide(&sandbox, &report, &json!({"type": "approve"})).code, 0);
-    let second = decide(&sandbox, &report, &json!({"type": "reject"}));
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
+    assert_eq!(decide_handoff(&sandbox, &report, &json!({"type": "approve"})).code, 0);
+    let second = decide_handoff(&sandbox, &report, &json!({"type": "reject"}));
     assert_eq!(second.code, 1, "{second:?}");
     let told: Value = serde_json::from_str(&second.stderr).unwrap();
     assert_eq!(told["error"]["code"], "conflict");
@@ -170,9 +170,9 @@ fn g20_a_second_decision_is_a_conflict_that_names_the_outcome() {
 
 #[test]
 fn g19_a_file_refines_reverts_and_redrafts_and_each_proposal_is_reported() {
-    let server = Server::start(Script::new(["One", "Two", "Three"].map(summary_draft))).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let first = pending(&sandbox);
+    let server = ScriptedServer::start(Script::new(["One", "Two", "Three"].map(summary_draft))).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let first = leave_pending_handoff(&sandbox);
     let steps = [
         (json!({"feedback": "Name the file."}), "Two", 2, 1),
         (json!({"revert_to": 0}), "One", 2, 0),
@@ -180,7 +180,7 @@ fn g19_a_file_refines_reverts_and_redrafts_and_each_proposal_is_reported() {
     ];
     let mut interrupts = vec![first["interrupt_id"].clone()];
     for (n, (args, title, left, feedback)) in steps.into_iter().enumerate() {
-        let ended = decide(&sandbox, &first, &edit(args.clone()));
+        let ended = decide_handoff(&sandbox, &first, &edit_decision(args.clone()));
         assert_eq!(ended.code, 3, "{args}: {ended:?}");
         let report = ended.json();
         assert_eq!(
@@ -195,28 +195,29 @@ fn g19_a_file_refines_reverts_and_redrafts_and_each_proposal_is_reported() {
         assert!(!interrupts.contains(&report["interrupt_id"]), "{args}: a new question");
         interrupts.push(report["interrupt_id"].clone());
     }
-    assert_eq!(server.calls(), 3);
-    let offline = decide(&sandbox, &first, &edit(json!({"redraft": {"model": "extractive"}}))).json();
+    assert_eq!(server.call_count(), 3);
+    let offline =
+        decide_handoff(&sandbox, &first, &edit_decision(json!({"redraft": {"model": "extractive"}}))).json();
     assert_eq!(offline["summary_json"]["model"], "extractive");
-    assert_eq!((sandbox.threads().len(), sandbox.agent_md(), server.calls()), (1, None, 3));
+    assert_eq!((sandbox.threads().len(), sandbox.read_agent_md(), server.call_count()), (1, None, 3));
 
     let id = first["handoff"]["handoff_id"].as_str().unwrap();
     let shown = sandbox.json(&["handoff", "--show", id, "--json"]);
     let titles: Vec<&Value> = shown["proposals"].as_array().unwrap().iter().collect();
     assert_eq!((titles.len(), &shown["current_iteration"]), (5, &json!(4)));
     assert_eq!(titles[2]["summary_md"], titles[0]["summary_md"], "a revert proposes the same bytes");
-    let accepted = decide(&sandbox, &first, &json!({"type": "approve"})).json();
+    let accepted = decide_handoff(&sandbox, &first, &json!({"type": "approve"})).json();
     assert_eq!(accepted["summary_sha256"], offline["summary_sha256"]);
-    assert!(sandbox.agent_md().unwrap().contains(offline["summary_md"].as_str().unwrap().trim()));
+    assert!(sandbox.read_agent_md().unwrap().contains(offline["summary_md"].as_str().unwrap().trim()));
 }
 
 #[test]
 fn g5_a_refinement_that_fails_keeps_the_last_good_proposal_and_says_why() {
-    let broken = Reply { always: true, ..Reply::fault(Fault::BrokenJson) };
-    let server = Server::start(Script::new([summary_draft("One"), broken])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let first = pending(&sandbox);
-    let ended = decide(&sandbox, &first, &edit(json!({"feedback": "Shorter."})));
+    let broken = ScriptedReply { always: true, ..ScriptedReply::fault(ScriptedFault::BrokenJson) };
+    let server = ScriptedServer::start(Script::new([summary_draft("One"), broken])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let first = leave_pending_handoff(&sandbox);
+    let ended = decide_handoff(&sandbox, &first, &edit_decision(json!({"feedback": "Shorter."})));
     assert_eq!(ended.code, 3, "{ended:?}");
     let report = ended.json();
     assert_eq!(report["summary_json"]["title"], "One");
@@ -226,14 +227,14 @@ fn g5_a_refinement_that_fails_keeps_the_last_good_proposal_and_says_why() {
 
 #[test]
 fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
-    let sandbox = Sandbox::new();
-    assert!(sandbox.run(&["handoff", "--list"]).stdout.contains("No handoff waits."));
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    assert!(sandbox.run(&["handoff", "--list"]).stdout.contains("No handoff is pending."));
+    let report = leave_pending_handoff(&sandbox);
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
     let fork = sandbox.json(&["threads", "fork", thread, "--json"]);
     assert_eq!(sandbox.run(&["handoff", fork["thread_id"].as_str().unwrap()]).code, 3);
-    decide(&sandbox, &report, &edit(json!({"redraft": {"model": "extractive"}})));
+    decide_handoff(&sandbox, &report, &edit_decision(json!({"redraft": {"model": "extractive"}})));
 
     let listed = sandbox.json(&["handoff", "--list", "--json"]);
     let threads: Vec<&Value> = listed.as_array().unwrap().iter().map(|one| &one["thread_id"]).collect();
@@ -246,14 +247,14 @@ fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
     assert!(listed[1]["age_seconds"].as_i64().unwrap() < 600, "{listed}");
     let ended = sandbox.run(&["handoff", "--list", "--model", "anthropic/x"]);
     let rows: Vec<&str> = ended.stdout.lines().collect();
-    assert!(rows.len() == 3 && rows[0].starts_with("ID") && rows[2].contains("waits"), "{ended:?}");
+    assert!(rows.len() == 3 && rows[0].starts_with("ID") && rows[2].contains("pending"), "{ended:?}");
     let short = rows[2].split_whitespace().next().unwrap();
     assert!(id.starts_with(short), "{ended:?}");
     assert!(rows.iter().all(|row| row.chars().count() <= 80), "{ended:?}");
 
     let shown = sandbox.run(&["handoff", "--show", short]);
     assert_eq!(shown.code, 0, "{shown:?}");
-    for part in ["Handoff ", "Objective", "draft 2 (the current one)", "--draft N", "segue handoff --decide "]
+    for part in ["Handoff ", "Objective", "draft 2 (current)", "--draft N", "segue handoff --decide "]
     {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
@@ -281,30 +282,30 @@ fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
 
 #[test]
 fn g19_one_that_waits_is_reviewed_at_a_terminal_by_its_id() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
-    let terminal = Terminal::start(&sandbox, 80, &["handoff", "--decide", id]);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["handoff", "--decide", id]);
     let screen = terminal.wait_for("[Esc] Decide later");
-    assert!(screen.contains("and still waits") && screen.contains("Objective"), "{screen}");
-    terminal.keys("a\r");
+    assert!(screen.contains("and is still pending") && screen.contains("Objective"), "{screen}");
+    terminal.press_keys("a\r");
     let (code, screen) = terminal.end();
-    assert!(code == 0 && screen.contains("Go on with: segue chat -t "), "{screen}");
+    assert!(code == 0 && screen.contains("Continue with: segue chat -t "), "{screen}");
     assert_eq!(sandbox.threads().len(), 2);
 }
 
 #[test]
 fn g20_of_several_programs_that_decide_at_once_one_is_first_and_the_others_are_told() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
-    let decline = sandbox.file("decline.json", json!({"decisions": [{"type": "reject"}]}).to_string());
+    let decline = sandbox.write_file("decline.json", json!({"decisions": [{"type": "reject"}]}).to_string());
     let accepts = ["handoff", "--decide", id, "--apply"];
     let declines = ["handoff", "--decide", id, "--decision-file", &decline];
     let start =
         |args: &[&str]| sandbox.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let running = [start(&accepts), start(&declines), start(&accepts), start(&declines)];
-    let ended = running.map(|child| Ended::from(child.wait_with_output().unwrap()));
+    let ended = running.map(|child| ProgramOutput::from(child.wait_with_output().unwrap()));
     assert_eq!(ended.iter().filter(|one| one.code == 0).count(), 1, "{ended:?}");
     for late in ended.iter().filter(|one| one.code != 0) {
         assert_eq!(late.code, 1, "{late:?}");
@@ -316,25 +317,25 @@ fn g20_of_several_programs_that_decide_at_once_one_is_first_and_the_others_are_t
 
 #[test]
 fn the_chat_has_the_command_under_both_names() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let thread = report["thread_id"].as_str().unwrap();
     for line in ["/handoff --preview\n", "/threads handoff --preview\n"] {
         let chat = sandbox.run_with(&["chat", "-t", thread], line);
         assert!(chat.stdout.contains("Objective"), "{line}: {chat:?}");
-        assert!(chat.stdout.contains("It waits for a decision"), "{line}: {chat:?}");
+        assert!(chat.stdout.contains("The handoff is pending"), "{line}: {chat:?}");
     }
 }
 
 #[test]
 fn a_person_who_wants_it_plain_says_so_once_in_the_environment() {
-    let mut sandbox = Sandbox::new();
-    let report = pending(&sandbox);
-    sandbox.set("SEGUE_PLAIN", "1");
+    let mut sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
+    sandbox.set_variable("SEGUE_PLAIN", "1");
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
-    let terminal = Terminal::start(&sandbox, 80, &["handoff", "--decide", id, "--color", "always"]);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["handoff", "--decide", id, "--color", "always"]);
     terminal.wait_for("Choose a key");
-    terminal.keys("a\n");
+    terminal.press_keys("a\n");
     let (code, printed) = terminal.end_printed();
     assert_eq!(code, 0, "{printed}");
     assert!(!printed.contains('\u{1b}') && printed.contains("Accepted."), "{printed:?}");
@@ -342,7 +343,7 @@ fn a_person_who_wants_it_plain_says_so_once_in_the_environment() {
 
 #[test]
 fn options_that_make_no_sense_together_are_refused() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for args in [
         &["handoff"][..],
         &["handoff", "--list", "last"],
@@ -365,7 +366,7 @@ fn options_that_make_no_sense_together_are_refused() {
 }
 
 /// Every decision on the page for scripts, in its order.
-fn decisions_of_the_page() -> Vec<Value> {
+fn documented_decisions() -> Vec<Value> {
     let page = include_str!("../../../../docs/src/decisions.md");
     let blocks = page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     blocks.flat_map(str::lines).map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -373,14 +374,16 @@ fn decisions_of_the_page() -> Vec<Value> {
 
 #[test]
 fn every_decision_on_the_page_for_scripts_is_taken() {
-    let decisions = decisions_of_the_page();
+    let decisions = documented_decisions();
     assert!(decisions.len() > 10, "{decisions:?}");
     for mut decision in decisions {
-        let server = Server::start(Script::new([Reply { always: true, ..summary_draft("One") }])).unwrap();
-        let sandbox = Sandbox::new().with_model(&server);
-        let report = pending(&sandbox);
+        let server =
+            ScriptedServer::start(Script::new([ScriptedReply { always: true, ..summary_draft("One") }]))
+                .unwrap();
+        let sandbox = TestSandbox::new().with_model(&server);
+        let report = leave_pending_handoff(&sandbox);
         if decision.to_string().contains("revert_to") {
-            assert_eq!(decide(&sandbox, &report, &edit(json!({"redraft": {}}))).code, 3);
+            assert_eq!(decide_handoff(&sandbox, &report, &edit_decision(json!({"redraft": {}}))).code, 3);
         }
         if decision["summary_sha256"].is_string() {
             decision["summary_sha256"] = report["summary_sha256"].clone();
@@ -388,15 +391,15 @@ fn every_decision_on_the_page_for_scripts_is_taken() {
         let is_draft = ["feedback", "revert_to", "redraft"]
             .iter()
             .any(|key| !decision["edited_action"]["args"][key].is_null());
-        let ended = decide(&sandbox, &report, &decision);
+        let ended = decide_handoff(&sandbox, &report, &decision);
         assert_eq!(ended.code, if is_draft { 3 } else { 0 }, "{decision}: {ended:?}");
     }
 }
 
 #[test]
 fn a_preview_of_a_handoff_that_waits_does_not_end_it() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let looked = sandbox.json(&["handoff", report["thread_id"].as_str().unwrap(), "--preview", "--json"]);
     assert_eq!(looked["outcome"], "pending");
     assert_pending(&sandbox, &report);
@@ -404,8 +407,8 @@ fn a_preview_of_a_handoff_that_waits_does_not_end_it() {
 
 #[test]
 fn a_session_can_come_from_standard_input_and_cover_only_the_newest_messages() {
-    let sandbox = Sandbox::new();
-    let session = crate::sandbox::session();
+    let sandbox = TestSandbox::new();
+    let session = crate::sandbox::sample_session();
     let ended = sandbox.run_with(&["handoff", "-", "--messages", "3", "--preview", "--json"], &session);
     assert_eq!(ended.code, 0, "{ended:?}");
     let report = ended.json();
@@ -420,7 +423,7 @@ fn a_session_can_come_from_standard_input_and_cover_only_the_newest_messages() {
 
 #[test]
 fn a_failure_in_json_is_one_object_on_stderr() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for args in [&["handoff", "0192", "--json"][..], &["handoff", "--json", "--nonsense"][..]] {
         let ended = sandbox.run(args);
         assert_eq!(ended.code, 2, "{ended:?}");
@@ -434,11 +437,11 @@ fn a_failure_in_json_is_one_object_on_stderr() {
 
 #[test]
 fn the_newest_session_of_an_agent_on_this_machine_is_found() {
-    let sandbox = Sandbox::new();
-    sandbox.run(&["handoff", "--latest"]).assert_told(2, "find a session");
-    let folder = sandbox.work().parent().unwrap().join("user/.claude/projects/-srv-kettle");
+    let sandbox = TestSandbox::new();
+    sandbox.run(&["handoff", "--latest"]).assert_error(2, "find a session");
+    let folder = sandbox.work_folder().parent().unwrap().join("user/.claude/projects/-srv-kettle");
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("a.jsonl"), crate::sandbox::session()).unwrap();
+    std::fs::write(folder.join("a.jsonl"), crate::sandbox::sample_session()).unwrap();
     let report = sandbox.json(&["handoff", "--latest", "fix", "it", "--preview", "--json"]);
     assert_eq!(report["handoff"]["goal"], "fix it");
     let found = sandbox.json(&["import", "--discover", "--json"]);
@@ -452,7 +455,7 @@ fn the_example_of_the_readme_is_handed_off_offline() {
         println!("skipped: {example} is not there");
         return;
     }
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let report = sandbox.json(&["handoff", example, "--apply", "--json"]);
     assert_eq!(report["outcome"], "accepted");
     assert_eq!(report["summary_json"]["model"], "extractive");

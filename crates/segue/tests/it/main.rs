@@ -9,10 +9,10 @@ mod chat;
 mod compact;
 mod database;
 mod handoff;
-mod machine;
 mod memory;
 mod run;
 mod serve;
+mod support;
 mod threads;
 
-use machine::{collector, fleet, sandbox, serving, terminal};
+use support::{collector, fleet, sandbox, server, terminal};

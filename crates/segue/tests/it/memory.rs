@@ -11,60 +11,63 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use test_model::{Place, Reply, Script, Server};
+use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
 
-use crate::compact::{MEMORY_INSTRUCTIONS as INSTRUCTIONS, asked, entries, long_thread, messages, record};
-use crate::sandbox::Sandbox;
+use crate::compact::{
+    MEMORY_INSTRUCTIONS as INSTRUCTIONS, compaction_reply, conversation_requests, history_entries,
+    history_messages, long_thread,
+};
+use crate::sandbox::TestSandbox;
 
 /// What the summary of [`summary`] says.
 const SUMMARY: &str = "The person asked about modules, one after the other; each parses line by line.";
 
 /// A summary of old turns.
-fn summary() -> Reply {
-    Reply { always: true, ..Reply::text(SUMMARY).when_body_contains(INSTRUCTIONS) }
+fn summary_reply() -> ScriptedReply {
+    ScriptedReply { always: true, ..ScriptedReply::text(SUMMARY).when_body_contains(INSTRUCTIONS) }
 }
 
-fn answer() -> Reply {
-    Reply { always: true, ..Reply::text("Going on.\n").tokens(8_000, 20) }
+fn answer_reply() -> ScriptedReply {
+    ScriptedReply { always: true, ..ScriptedReply::text("Going on.\n").with_tokens(8_000, 20) }
 }
 
 /// A server that summarises old turns, and answers everything else.
-fn remembering() -> Server {
-    Server::start(Script::new([summary(), answer()])).unwrap()
+fn summarizing_server() -> ScriptedServer {
+    ScriptedServer::start(Script::new([summary_reply(), answer_reply()])).unwrap()
 }
 
 /// A thread of 24 messages, and a budget that most of them are beyond.
-fn over_budget(server: &Server) -> Sandbox {
-    let sandbox = long_thread(Sandbox::new().with_model(server), 12);
+fn over_budget_sandbox(server: &ScriptedServer) -> TestSandbox {
+    let sandbox = long_thread(TestSandbox::new().with_model(server), 12);
     let settings = "[memory]\nshort_term_tokens = 1200\nmodel = \"anthropic/small\"\n";
     std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
     sandbox
 }
 
-fn stats(sandbox: &Sandbox) -> Value {
+fn memory_stats(sandbox: &TestSandbox) -> Value {
     sandbox.json(&["memory", "stats", "--json"])
 }
 
 /// Waits until the server was asked so often.
-fn called(server: &Server, count: usize) {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(server.called(count));
+fn wait_for_calls(server: &ScriptedServer, count: usize) {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(server.wait_for_calls(count));
 }
 
 #[test]
 fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
-    let server = remembering();
-    let sandbox = over_budget(&server);
-    let before = messages(&sandbox);
+    let server = summarizing_server();
+    let sandbox = over_budget_sandbox(&server);
+    let before = history_messages(&sandbox);
     let ran = sandbox.run(&["run", "-c", "-p", "and now?"]);
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "Going on.\n", ""), "{ran:?}");
     let transfer = server.requests().into_iter().map(|request| request.body.to_string());
     let transfer = transfer.into_iter().find(|body| body.contains(INSTRUCTIONS)).unwrap();
     assert!(transfer.contains("Question 0") && transfer.contains("\"small\""), "{transfer}");
 
-    let held = stats(&sandbox);
+    let held = memory_stats(&sandbox);
     let summarised = held["turns"]["summarised"].as_u64().unwrap();
     assert!(summarised >= 12 && held["summaries"] == 1 && held["due"] == 0, "{held}");
-    let after = messages(&sandbox);
+    let after = history_messages(&sandbox);
     assert_eq!(after[..before.len()], before, "every message is there");
     let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
     let marker = &markers["entries"][0];
@@ -79,7 +82,7 @@ fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
 
     // The next request has the summary in place of the turns.
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and then?"]).code, 0);
-    let sent = asked(&server).pop().unwrap().to_string();
+    let sent = conversation_requests(&server).pop().unwrap().to_string();
     assert!(
         sent.contains(SUMMARY) && !sent.contains("Question 3:") && sent.contains("Question 11:"),
         "{sent}"
@@ -90,14 +93,14 @@ fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
 
 #[test]
 fn f7_each_turn_of_a_thread_is_traced_with_what_became_of_it() {
-    let server = remembering();
-    let sandbox = over_budget(&server);
+    let server = summarizing_server();
+    let sandbox = over_budget_sandbox(&server);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     let trace = sandbox.json(&["memory", "trace", "last", "--json"]);
     let turns = trace["turns"].as_array().unwrap();
     assert_eq!((turns.len(), &trace["next_after"]), (26, &Value::Null), "{trace}");
     let archived = turns.iter().filter(|turn| turn["archived"] == true).count() as u64;
-    assert_eq!(stats(&sandbox)["turns"]["summarised"], archived);
+    assert_eq!(memory_stats(&sandbox)["turns"]["summarised"], archived);
     let page = sandbox.json(&["memory", "trace", "last", "--limit", "4", "--json"]);
     assert_eq!(page["turns"].as_array().unwrap().len(), 4);
     let next = page["next_after"].to_string();
@@ -107,25 +110,25 @@ fn f7_each_turn_of_a_thread_is_traced_with_what_became_of_it() {
     let told = sandbox.run(&["memory", "trace", "last"]);
     let line =
         |seq: &str| told.stdout.lines().find(|line| line.contains(&format!(" {seq} "))).unwrap().to_owned();
-    assert!(line("#1").contains("in a summary") && line("#1").contains("Question 0:"), "{told:?}");
+    assert!(line("#1").contains("summarized") && line("#1").contains("Question 0:"), "{told:?}");
     assert!(line("#24").contains("active"), "{told:?}");
     assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{told:?}");
     // What is taken back is told as such, and its summary is gone with it.
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "20"]).code, 0);
     let told = sandbox.run(&["memory", "trace", "last"]).stdout;
-    assert!(told.contains("taken back"), "{told}");
+    assert!(told.contains("rewound"), "{told}");
 }
 
 #[test]
 fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
-    let server = remembering();
-    let sandbox = over_budget(&server);
+    let server = summarizing_server();
+    let sandbox = over_budget_sandbox(&server);
     let none = sandbox.run(&["memory", "summaries"]);
-    assert_eq!((none.code, none.stdout.as_str()), (0, "No turn has become a summary yet.\n"), "{none:?}");
+    assert_eq!((none.code, none.stdout.as_str()), (0, "No message was summarized yet.\n"), "{none:?}");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     let told = sandbox.run(&["memory", "summaries"]);
     assert!(
-        told.stdout.contains(" summary of turns 1–") && told.stdout.contains("│ The person asked"),
+        told.stdout.contains(" summary of messages 1–") && told.stdout.contains("│ The person asked"),
         "{told:?}"
     );
     let id = &told.stdout[..8];
@@ -135,35 +138,39 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
     let json = sandbox.json(&["memory", "summaries", "--json"]);
     let printed = &json["summaries"][0];
     assert!(printed["summary_text"].as_str().unwrap().ends_with(SUMMARY), "{json}");
-    assert_eq!(printed["turns"], stats(&sandbox)["turns"]["summarised"]);
+    assert_eq!(printed["turns"], memory_stats(&sandbox)["turns"]["summarised"]);
     assert_eq!(printed["thread_id"], sandbox.threads()[0]["thread_id"]);
     let closed = sandbox.run(&["history", "last", "--limit", "3"]).stdout;
-    assert!(closed.contains(" turns went to memory · #1–#") && !closed.contains("│ The person"), "{closed}");
+    assert!(closed.contains(" messages summarized into memory · #1–#") && !closed.contains("│ The person"), "{closed}");
     assert!(closed.contains("summary by anthropic/small") || closed.contains("anthropic/small"), "{closed}");
     let open = sandbox.run(&["history", "last", "--expand", "--limit", "3"]);
     assert!(open.stdout.contains("│ The person asked about modules"), "{open:?}");
-    assert!(open.stderr.contains("Originals of marker #"), "{open:?}");
+    assert!(open.stderr.contains("Messages of marker #"), "{open:?}");
     let first = sandbox.run(&["history", "last", "--expand", "--before", "4"]).stdout;
-    assert!(first.contains(" · in memory since #"), "{first}");
+    assert!(first.contains(" · summarized in #"), "{first}");
     let export = sandbox.run(&["threads", "export", "last"]).stdout;
     assert!(export.contains("went to memory") && export.contains(SUMMARY), "{export}");
 }
 
 #[test]
 fn f8_what_waits_for_a_summary_survives_a_kill_and_is_done_once() {
-    let server = Server::start(Script::new([summary().gated("held", Place::Start), answer()])).unwrap();
-    let sandbox = over_budget(&server);
+    let server = ScriptedServer::start(Script::new([
+        summary_reply().with_gate("held", GatePosition::Start),
+        answer_reply(),
+    ]))
+    .unwrap();
+    let sandbox = over_budget_sandbox(&server);
     let mut command = sandbox.command(&["run", "-c", "-p", "and now?"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The run's own call, and that of whoever summarises.
-    called(&server, 2);
+    wait_for_calls(&server, 2);
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
-    let held = stats(&sandbox);
+    let held = memory_stats(&sandbox);
     assert_eq!((&held["due"], &held["turns"]["summarised"]), (&json!(1), &json!(0)), "{held}");
 
-    server.open("held");
-    let done = sandbox.json(&["memory", "settle", "--json"]);
+    server.open_gate("held");
+    let done = sandbox.json(&["memory", "summarize", "--json"]);
     let settled = &done["settled"][0];
     assert_eq!(
         (&settled["model"], &settled["reason"]),
@@ -171,74 +178,82 @@ fn f8_what_waits_for_a_summary_survives_a_kill_and_is_done_once() {
         "{done}"
     );
     assert_eq!(done["waiting"], 0);
-    assert_eq!(stats(&sandbox)["turns"]["summarised"], settled["turns"]);
-    let again = sandbox.run(&["memory", "settle"]);
+    assert_eq!(memory_stats(&sandbox)["turns"]["summarised"], settled["turns"]);
+    let again = sandbox.run(&["memory", "summarize"]);
     assert_eq!((again.code, again.stdout.as_str()), (0, "Nothing is due.\n"), "{again:?}");
-    let kinds: Vec<Value> = entries(&sandbox).into_iter().map(|entry| entry["type"].clone()).collect();
+    let kinds: Vec<Value> =
+        history_entries(&sandbox).into_iter().map(|entry| entry["type"].clone()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "turns_archived").count(), 1, "{kinds:?}");
 }
 
 #[test]
 fn f8_a_run_that_has_answered_is_not_changed_by_what_is_stopped_behind_it() {
-    let server = Server::start(Script::new([summary().gated("held", Place::Start), answer()])).unwrap();
-    let sandbox = over_budget(&server);
+    let server = ScriptedServer::start(Script::new([
+        summary_reply().with_gate("held", GatePosition::Start),
+        answer_reply(),
+    ]))
+    .unwrap();
+    let sandbox = over_budget_sandbox(&server);
     let mut command = sandbox.command(&["run", "-c", "-p", "and now?"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    called(&server, 2);
+    wait_for_calls(&server, 2);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ended: crate::sandbox::Ended = child.wait_with_output().unwrap().into();
+    let ended: crate::sandbox::ProgramOutput = child.wait_with_output().unwrap().into();
     assert_eq!(
         (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
         (0, "Going on.\n", ""),
         "{ended:?}"
     );
-    assert_eq!(stats(&sandbox)["due"], 1, "it waits");
+    assert_eq!(memory_stats(&sandbox)["due"], 1, "it waits");
 }
 
 #[test]
 fn f6_without_a_model_that_works_the_turns_wait_and_are_extracted_in_the_end() {
-    let refused = Reply { always: true, ..Reply::status(400, "{\"error\":{\"message\":\"no\"}}") };
-    let script = [refused.when_body_contains(INSTRUCTIONS), answer()];
-    let server = Server::start(Script::new(script)).unwrap();
-    let sandbox = over_budget(&server);
+    let refused =
+        ScriptedReply { always: true, ..ScriptedReply::status(400, "{\"error\":{\"message\":\"no\"}}") };
+    let script = [refused.when_body_contains(INSTRUCTIONS), answer_reply()];
+    let server = ScriptedServer::start(Script::new(script)).unwrap();
+    let sandbox = over_budget_sandbox(&server);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
-    assert_eq!(stats(&sandbox)["due"], 1);
-    let told = sandbox.run(&["memory", "settle"]);
+    assert_eq!(memory_stats(&sandbox)["due"], 1);
+    let told = sandbox.run(&["memory", "summarize"]);
     assert!(told.code == 0 && told.stderr.contains("it is tried again later"), "{told:?}");
-    let told: Vec<String> = (0..3).map(|_| sandbox.run(&["memory", "settle"]).stdout).collect();
-    assert!(told.concat().contains("became a summary by the offline extract"), "{told:?}");
-    assert_eq!(stats(&sandbox)["due"], 0);
+    let told: Vec<String> = (0..3).map(|_| sandbox.run(&["memory", "summarize"]).stdout).collect();
+    assert!(told.concat().contains("summarized by the offline summary"), "{told:?}");
+    assert_eq!(memory_stats(&sandbox)["due"], 0);
 }
 
 #[test]
 fn f6_a_run_tells_where_the_extract_stood_in_for_the_model() {
-    let refused = Reply { always: true, ..Reply::status(400, "{\"error\":{\"message\":\"no\"}}") };
-    let script = [refused.when_body_contains(INSTRUCTIONS), answer()];
-    let server = Server::start(Script::new(script)).unwrap();
-    let sandbox = over_budget(&server);
+    let refused =
+        ScriptedReply { always: true, ..ScriptedReply::status(400, "{\"error\":{\"message\":\"no\"}}") };
+    let script = [refused.when_body_contains(INSTRUCTIONS), answer_reply()];
+    let server = ScriptedServer::start(Script::new(script)).unwrap();
+    let sandbox = over_budget_sandbox(&server);
     let told: Vec<_> = (0..4).map(|_| sandbox.run(&["run", "-c", "-p", "and now?"])).collect();
     assert!(told.iter().all(|told| (told.code, told.stdout.as_str()) == (0, "Going on.\n")), "{told:?}");
     assert!(told[0].stderr.contains("it is tried again later"), "{told:?}");
-    assert!(told[3].stderr.contains("went to memory (summary by the offline extract)"), "{told:?}");
+    assert!(told[3].stderr.contains("summarized into memory by the offline summary"), "{told:?}");
 }
 
 #[test]
 fn f8_what_a_compaction_condensed_goes_to_memory_behind_it() {
-    let answered = Reply { always: true, ..record() };
-    let server = Server::start(Script::new([summary(), answered, answer()])).unwrap();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let answered = ScriptedReply { always: true, ..compaction_reply() };
+    let server = ScriptedServer::start(Script::new([summary_reply(), answered, answer_reply()])).unwrap();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let done = sandbox.run(&["compact", "last", "--keep", "4", "--json"]);
     assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
-    let held = stats(&sandbox);
+    let held = memory_stats(&sandbox);
     assert!(held["turns"]["summarised"].as_u64().unwrap() >= 12 && held["due"] == 0, "{held}");
 }
 
 #[test]
 fn m16_a_secret_in_what_was_said_is_withheld_from_the_summary_and_counted() {
     let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(4));
-    let told = Reply::text(format!("{SUMMARY} The key is {key}.")).when_body_contains(INSTRUCTIONS);
-    let server = Server::start(Script::new([Reply { always: true, ..told }, answer()])).unwrap();
-    let sandbox = over_budget(&server);
+    let told = ScriptedReply::text(format!("{SUMMARY} The key is {key}.")).when_body_contains(INSTRUCTIONS);
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply { always: true, ..told }, answer_reply()])).unwrap();
+    let sandbox = over_budget_sandbox(&server);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     let printed = sandbox.run(&["memory", "summaries", "--json"]).stdout;
     assert!(printed.contains(SUMMARY) && !printed.contains(&key), "{printed}");

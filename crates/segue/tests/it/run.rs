@@ -6,20 +6,20 @@ mod signals;
 mod traces;
 
 use serde_json::{Value, json};
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::Sandbox;
-use crate::terminal::Terminal;
+use crate::sandbox::TestSandbox;
+use crate::terminal::PtyTerminal;
 
 #[test]
 fn an_answer_goes_to_stdout_and_everything_else_to_stderr() {
-    let server = Server::start(Script::new([
-        Reply::call("c1", "read_file", json!({"path": "note.txt"})),
-        Reply::pieces(["The note ", "says hi."]),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::call("c1", "read_file", json!({"path": "note.txt"})),
+        ScriptedReply::from_pieces(["The note ", "says hi."]),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    sandbox.file("note.txt", "hi\n");
+    let sandbox = TestSandbox::new().with_model(&server);
+    sandbox.write_file("note.txt", "hi\n");
     let ended = sandbox.run(&["run", "-p", "what does the note say?"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "The note says hi.\n"), "{ended:?}");
     assert!(ended.stderr.contains("read_file note.txt"), "{ended:?}");
@@ -29,8 +29,8 @@ fn an_answer_goes_to_stdout_and_everything_else_to_stderr() {
 
 #[test]
 fn i4_json_is_one_frame_a_line_and_ends_with_how_the_run_ended() {
-    let server = Server::start(Script::new([Reply::pieces(["a", "b"])])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
+    let server = ScriptedServer::start(Script::new([ScriptedReply::from_pieces(["a", "b"])])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
     let ended = sandbox.run_with(&["run", "-p", "-", "--json"], "from a pipe");
     assert_eq!(ended.code, 0, "{ended:?}");
     let frames: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -55,14 +55,16 @@ fn i4_json_is_one_frame_a_line_and_ends_with_how_the_run_ended() {
 
 #[test]
 fn g12_the_summary_is_in_the_childs_first_request_and_absent_in_the_second() {
-    let server = Server::start(Script::new([Reply::text("first"), Reply::text("second")])).unwrap();
-    let mut sandbox = Sandbox::new();
-    let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply::text("first"), ScriptedReply::text("second")]))
+            .unwrap();
+    let mut sandbox = TestSandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
     let (child, md) = (report["child_thread_id"].as_str().unwrap(), report["summary_md"].as_str().unwrap());
-    sandbox.set("ANTHROPIC_BASE_URL", server.url());
-    sandbox.set("ANTHROPIC_API_KEY", "test-key");
+    sandbox.set_variable("ANTHROPIC_BASE_URL", server.url());
+    sandbox.set_variable("ANTHROPIC_API_KEY", "test-key");
     let tldr = report["summary_json"]["tldr"].as_str().unwrap();
-    assert!(sandbox.agent_md().unwrap().contains(md.trim()));
+    assert!(sandbox.read_agent_md().unwrap().contains(md.trim()));
     for answer in ["first\n", "second\n"] {
         let ended = sandbox.run(&["run", "-t", child, "-p", "go on"]);
         assert_eq!((ended.code, ended.stdout.as_str()), (0, answer), "{ended:?}");
@@ -74,13 +76,14 @@ fn g12_the_summary_is_in_the_childs_first_request_and_absent_in_the_second() {
     assert_eq!(thread["metadata"]["handoff"]["pending"], false);
     assert_eq!(thread["metadata"]["handoff"]["cleanup_required"], false);
     assert!(thread["metadata"]["handoff"]["last_cleanup_at"].is_string());
-    assert!(!sandbox.agent_md().unwrap().contains(tldr));
+    assert!(!sandbox.read_agent_md().unwrap().contains(tldr));
 }
 
 #[test]
 fn a_turn_on_a_thread_goes_on_from_what_was_said() {
-    let server = Server::start(Script::new([Reply::text("one"), Reply::text("two")])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply::text("one"), ScriptedReply::text("two")])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
     assert_eq!(sandbox.run(&["run", "-p", "count"]).code, 0);
     assert_eq!(sandbox.run(&["run", "-t", "last", "-p", "on"]).stdout, "two\n");
     let messages = server.requests()[1].body["messages"].as_array().unwrap().len();
@@ -89,11 +92,14 @@ fn a_turn_on_a_thread_goes_on_from_what_was_said() {
 
 #[test]
 fn a17_control_c_ends_with_its_own_code_and_what_had_arrived_is_kept() {
-    let server = Server::start(Script::new([Reply::text("Half of it").then(Fault::Stall)])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 80, &["run", "-p", "tell me"]);
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("Half of it").with_fault(ScriptedFault::Stall)
+    ]))
+    .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["run", "-p", "tell me"]);
     terminal.wait_for("Half of it");
-    terminal.keys("\x03");
+    terminal.press_keys("\x03");
     let (code, screen) = terminal.end();
     assert_eq!(code, 130, "{screen}");
     let history = sandbox.json(&["history", "last", "--json"]);

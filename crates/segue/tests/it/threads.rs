@@ -2,20 +2,20 @@
 
 mod import;
 
-use crate::sandbox::Sandbox;
-use crate::terminal::Terminal;
+use crate::sandbox::TestSandbox;
+use crate::terminal::PtyTerminal;
 
-fn two_threads() -> Sandbox {
-    let sandbox = Sandbox::new();
-    sandbox.run(&["handoff", &sandbox.session(), "--apply"]);
+fn sandbox_with_two_threads() -> TestSandbox {
+    let sandbox = TestSandbox::new();
+    sandbox.run(&["handoff", &sandbox.write_session(), "--apply"]);
     sandbox
 }
 
 #[test]
 fn a_list_fits_the_screen_and_its_ids_find_their_threads() {
-    let mut sandbox = two_threads();
+    let mut sandbox = sandbox_with_two_threads();
     for columns in ["80", "120"] {
-        sandbox.set("COLUMNS", columns);
+        sandbox.set_variable("COLUMNS", columns);
         let ended = sandbox.run(&["threads", "list"]);
         assert!(
             ended.stdout.lines().all(|line| line.chars().count() <= columns.parse().unwrap()),
@@ -32,7 +32,7 @@ fn a_list_fits_the_screen_and_its_ids_find_their_threads() {
 
 #[test]
 fn h6_a_tree_shows_the_child_under_its_parent() {
-    let sandbox = two_threads();
+    let sandbox = sandbox_with_two_threads();
     let ended = sandbox.run(&["threads", "tree"]);
     let lines: Vec<&str> = ended.stdout.lines().collect();
     assert!(lines.len() == 2 && lines[1].starts_with("└─ "), "{ended:?}");
@@ -42,37 +42,37 @@ fn h6_a_tree_shows_the_child_under_its_parent() {
 
 #[test]
 fn rename_and_fork_do_what_they_say() {
-    let sandbox = Sandbox::new();
-    sandbox.run(&["import", &sandbox.session()]);
+    let sandbox = TestSandbox::new();
+    sandbox.run(&["import", &sandbox.write_session()]);
     sandbox.run(&["threads", "rename", "last", "Flaky", "retry"]);
     assert_eq!(sandbox.threads()[0]["name"], "Flaky retry");
     let fork = sandbox.json(&["threads", "fork", "last", "--until", "3", "--json"]);
     assert_eq!(fork["parent_kind"], "fork");
     assert_eq!(fork["message_count"], 3);
-    sandbox.run(&["threads", "rename", "last", " "]).assert_told(2, "the name is empty");
+    sandbox.run(&["threads", "rename", "last", " "]).assert_error(2, "the name is empty");
 }
 
 #[test]
 fn h3_delete_needs_a_yes_where_nobody_can_be_asked() {
-    let sandbox = two_threads();
+    let sandbox = sandbox_with_two_threads();
     let child = sandbox.threads().iter().find(|thread| !thread["parent_id"].is_null()).unwrap()["thread_id"]
         .as_str()
         .unwrap()
         .to_owned();
-    sandbox.run(&["threads", "delete", &child]).assert_told(2, "nobody can be asked");
+    sandbox.run(&["threads", "delete", &child]).assert_error(2, "there is no terminal to ask on");
     assert_eq!(sandbox.threads().len(), 2);
     assert_eq!(sandbox.run(&["threads", "delete", &child, "--yes"]).code, 0);
     assert_eq!(sandbox.threads().len(), 1);
-    assert!(sandbox.agent_md().unwrap().contains("None recorded yet."), "its block is gone with it");
+    assert!(sandbox.read_agent_md().unwrap().contains("None recorded yet."), "its block is gone with it");
 }
 
 #[test]
 fn an_export_holds_what_was_said() {
-    let sandbox = Sandbox::new();
-    sandbox.run(&["import", &sandbox.session()]);
+    let sandbox = TestSandbox::new();
+    sandbox.run(&["import", &sandbox.write_session()]);
     let markdown = sandbox.run(&["threads", "export", "last"]).stdout;
     assert!(markdown.starts_with("# ") && markdown.contains("Never raise the timeout"), "{markdown}");
-    let path = sandbox.work().join("out.json");
+    let path = sandbox.work_folder().join("out.json");
     let ended = sandbox.run(&["threads", "export", "last", "--format", "json", "-o", path.to_str().unwrap()]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, ""), "{ended:?}");
     let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -84,8 +84,8 @@ fn an_export_holds_what_was_said() {
 
 #[test]
 fn b5_history_pages_meet_without_gap_or_overlap() {
-    let sandbox = Sandbox::new();
-    sandbox.run(&["import", &sandbox.session()]);
+    let sandbox = TestSandbox::new();
+    sandbox.run(&["import", &sandbox.write_session()]);
     let all = sandbox.json(&["history", "last", "--json"]);
     let mut seqs: Vec<u64> = Vec::new();
     let mut before = String::from("1000");
@@ -103,39 +103,41 @@ fn b5_history_pages_meet_without_gap_or_overlap() {
 
 #[test]
 fn models_and_doctor_tell_what_is_missing_and_write_nothing_outside_home() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let models = sandbox.run(&["models"]);
     assert!(models.code == 0 && models.stdout.contains("ANTHROPIC_API_KEY"), "{models:?}");
     let doctor = sandbox.run(&["doctor"]);
     assert_eq!(doctor.code, 0, "{doctor:?}");
     assert!(doctor.stdout.contains("ok    database"), "{doctor:?}");
-    let user = sandbox.work().parent().unwrap().join("user");
+    let user = sandbox.work_folder().parent().unwrap().join("user");
     assert_eq!(std::fs::read_dir(user).unwrap().count(), 0);
-    assert_eq!(std::fs::read_dir(sandbox.work()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(sandbox.work_folder()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_projects_mcp_server_is_listed_and_waits_for_consent() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let none = sandbox.run(&["mcp", "list"]);
     assert!(none.code == 0 && none.stdout.contains("No MCP server"), "{none:?}");
-    sandbox
-        .file(".mcp.json", r#"{"mcpServers": {"kettle": {"command": "kettle-server", "args": ["--boil"]}}}"#);
+    sandbox.write_file(
+        ".mcp.json",
+        r#"{"mcpServers": {"kettle": {"command": "kettle-server", "args": ["--boil"]}}}"#,
+    );
     let listed = sandbox.run(&["mcp", "list"]);
-    for part in ["kettle", "kettle-server --boil", "waits for your consent", "segue mcp allow kettle"] {
+    for part in ["kettle", "kettle-server --boil", "needs your consent", "segue mcp allow kettle"] {
         assert!(listed.stdout.contains(part), "{part}: {listed:?}");
     }
     assert_eq!(sandbox.run(&["mcp", "allow", "kettle"]).code, 0);
     assert_eq!(sandbox.json(&["mcp", "list", "--json"])[0]["state"], "ready");
     let tested = sandbox.run(&["mcp", "test", "kettle"]);
     assert!(tested.code == 1 && tested.stdout.contains("✗ kettle"), "{tested:?}");
-    sandbox.run(&["mcp", "test", "teapot"]).assert_told(2, "teapot");
+    sandbox.run(&["mcp", "test", "teapot"]).assert_error(2, "teapot");
 }
 
 #[test]
 fn version_and_help_need_no_home() {
-    let mut sandbox = Sandbox::new();
-    sandbox.set("SEGUE_HOME", "/dev/null/nowhere");
+    let mut sandbox = TestSandbox::new();
+    sandbox.set_variable("SEGUE_HOME", "/dev/null/nowhere");
     let version = sandbox.run(&["--version"]);
     assert_eq!(
         (version.code, version.stdout.as_str()),
@@ -147,15 +149,15 @@ fn version_and_help_need_no_home() {
 
 #[test]
 fn colour_is_used_only_where_it_is_wanted() {
-    let sandbox = two_threads();
+    let sandbox = sandbox_with_two_threads();
     let colored = |args: &[&str]| sandbox.run(args).stdout.contains("\u{1b}[");
     assert!(colored(&["threads", "list", "--color", "always"]));
     assert!(!colored(&["threads", "list"]));
     let shown = |variables: &[(&str, &str)]| {
-        let mut sandbox = Sandbox::new();
-        variables.iter().for_each(|(name, value)| sandbox.set(name, value));
-        sandbox.run(&["import", &sandbox.session()]);
-        let terminal = Terminal::start(&sandbox, 80, &["threads", "list"]);
+        let mut sandbox = TestSandbox::new();
+        variables.iter().for_each(|(name, value)| sandbox.set_variable(name, value));
+        sandbox.run(&["import", &sandbox.write_session()]);
+        let terminal = PtyTerminal::start(&sandbox, 80, &["threads", "list"]);
         terminal.wait_for("NAME");
         terminal.end_formatted()
     };

@@ -1,7 +1,7 @@
 //! Threads told event by event, and the spans that come of them. How spans are sent is tested where they arrive.
 
 use jiff::{SignedDuration, Timestamp};
-use protocol::{Block, NewEvent};
+use protocol::{ContentBlock, NewEvent};
 use serde_json::json;
 
 use super::*;
@@ -14,18 +14,18 @@ fn run(number: u8) -> RunId {
     format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{number:02x}").parse().unwrap()
 }
 
-fn place() -> Place {
-    Place { thread_id: THREAD.parse().unwrap(), assistant_id: "agent".to_owned(), caller: None }
+fn place() -> ThreadOrigin {
+    ThreadOrigin { thread_id: THREAD.parse().unwrap(), assistant_id: "agent".to_owned(), caller: None }
 }
 
 /// A thread's events, a second apart unless they say otherwise.
 #[derive(Default)]
-struct Told {
+struct EventScript {
     events: Vec<Event>,
     run_id: Option<RunId>,
 }
 
-impl Told {
+impl EventScript {
     fn in_run(mut self, number: u8) -> Self {
         self.run_id = Some(run(number));
         self
@@ -41,27 +41,27 @@ impl Told {
         let at = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(i64::try_from(seq).unwrap());
         let mut new = NewEvent::new(kind, &content, at).unwrap();
         new.run_id = self.run_id;
-        self.events.push(Event::stored(new, THREAD.parse().unwrap(), seq));
+        self.events.push(Event::from_new(new, THREAD.parse().unwrap(), seq));
         self
     }
 
-    fn that_took(mut self, millis: u64) -> Self {
+    fn with_duration(mut self, millis: u64) -> Self {
         let event = self.events.last_mut().unwrap();
         event.metadata = Some(serde_json::value::to_raw_value(&json!({"duration_ms": millis})).unwrap());
         self
     }
 
-    fn begins(self, how: &str) -> Self {
+    fn with_run_started(self, how: &str) -> Self {
         self.event(EventType::RunStarted, json!({"how": how, "model": "anthropic/claude-sonnet-4-5"}))
     }
 
-    fn says(self, text: &str) -> Self {
+    fn with_message(self, text: &str) -> Self {
         self.event(EventType::HumanMessage, json!({"content": [{"type": "text", "text": text}]}))
     }
 
-    fn answers(self, text: &str, calls: &[(&str, &str)]) -> Self {
-        let mut content = vec![Block::text(text)];
-        content.extend(calls.iter().map(|(id, name)| Block::ToolCall {
+    fn with_answer(self, text: &str, calls: &[(&str, &str)]) -> Self {
+        let mut content = vec![ContentBlock::text(text)];
+        content.extend(calls.iter().map(|(id, name)| ContentBlock::ToolCall {
             id: (*id).to_owned(),
             name: (*name).to_owned(),
             args: json!({"path": "a"}),
@@ -73,7 +73,7 @@ impl Told {
         )
     }
 
-    fn returns(self, call_id: &str, status: &str, text: &str) -> Self {
+    fn with_tool_result(self, call_id: &str, status: &str, text: &str) -> Self {
         self.event(
             EventType::ToolMessage,
             json!({"call_id": call_id, "name": "read_file", "status": status,
@@ -81,7 +81,7 @@ impl Told {
         )
     }
 
-    fn drafts(self, iteration: u32, feedback: &str) -> Self {
+    fn with_draft_call(self, iteration: u32, feedback: &str) -> Self {
         let summary_type = if feedback.is_empty() { "initial" } else { "refinement" };
         let content = json!({
             "purpose": "handoff_summary", "handoff_id": HANDOFF, "model": "openai/gpt-5",
@@ -96,39 +96,39 @@ impl Told {
                 "tags": ["handoff-summary", format!("iteration-{iteration}"), summary_type],
             },
         });
-        self.event(EventType::ModelCalled, content).that_took(700)
+        self.event(EventType::ModelCalled, content).with_duration(700)
     }
 
-    fn proposes(self, iteration: u32) -> Self {
+    fn with_proposal(self, iteration: u32) -> Self {
         let content = json!({"handoff_id": HANDOFF, "iteration": iteration, "summary_sha256": "cd"});
         self.event(EventType::HandoffProposed, content)
     }
 
-    fn asks(self) -> Self {
+    fn with_interrupt(self) -> Self {
         self.event(
             EventType::RunInterrupted,
             json!({"interrupt_ids": [QUESTION], "actions": ["handoff_summary"]}),
         )
     }
 
-    fn ends(self, status: &str) -> Self {
+    fn with_run_end(self, status: &str) -> Self {
         self.event(EventType::RunEnded, json!({"status": status, "steps": 3}))
     }
 
-    fn spans(&self) -> Vec<Span> {
-        let mut fold = Fold::new(place());
-        self.events.iter().for_each(|event| fold.take(event));
-        let mut spans = fold.finished();
-        spans.extend(fold.open());
+    fn spans(&self) -> Vec<TraceSpan> {
+        let mut fold = SpanFold::new(place());
+        self.events.iter().for_each(|event| fold.apply_event(event));
+        let mut spans = fold.take_finished();
+        spans.extend(fold.open_spans());
         spans
     }
 }
 
 /// Returns the spans as a tree, one a line: what it is, when it began and ended in milliseconds, and what came of it.
-fn tree(spans: &[Span]) -> String {
-    fn below(spans: &[Span], parent: Option<SpanId>, depth: usize, lines: &mut Vec<String>) {
+fn span_tree(spans: &[TraceSpan]) -> String {
+    fn below(spans: &[TraceSpan], parent: Option<SpanId>, depth: usize, lines: &mut Vec<String>) {
         let is_known = |id: SpanId| spans.iter().any(|span| span.span_id == id);
-        let mut siblings: Vec<&Span> =
+        let mut siblings: Vec<&TraceSpan> =
             spans.iter().filter(|span| span.parent_id.filter(|id| is_known(*id)) == parent).collect();
         siblings.sort_by_key(|span| (span.start, span.seq));
         for span in siblings {
@@ -150,67 +150,67 @@ fn tree(spans: &[Span]) -> String {
     lines.join("\n")
 }
 
-fn turn() -> Told {
-    Told::default()
+fn turn_script() -> EventScript {
+    EventScript::default()
         .in_run(1)
-        .says("What does it say?")
-        .begins("admitted")
-        .answers("Let me look.", &[("c1", "read_file"), ("c2", "read_file")])
-        .that_took(600)
+        .with_message("What does it say?")
+        .with_run_started("admitted")
+        .with_answer("Let me look.", &[("c1", "read_file"), ("c2", "read_file")])
+        .with_duration(600)
         .event(
             EventType::ToolCallDecided,
             json!({"call_id": "c1", "tool": "read_file", "decision": "allow", "by": "rule"}),
         )
-        .returns("c1", "success", "It says hi.")
-        .that_took(250)
-        .returns("c2", "error", "no such file")
-        .answers("It says hi.", &[])
-        .ends("success")
+        .with_tool_result("c1", "success", "It says hi.")
+        .with_duration(250)
+        .with_tool_result("c2", "error", "no such file")
+        .with_answer("It says hi.", &[])
+        .with_run_end("success")
 }
 
 /// A handoff that is drafted three times, accepted, and whose child has had its first turn.
-fn handed_off() -> Told {
+fn handoff_script() -> EventScript {
     let about = |extra: Value| {
         let mut content = json!({"handoff_id": HANDOFF});
         content.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         content
     };
     let refined = |text: &str| about(json!({"iteration": 0, "feedback": text}));
-    Told::default()
+    EventScript::default()
         .in_run(1)
         .event(EventType::HandoffRequested, about(json!({"goal": null, "initiated_by": "user"})))
-        .begins("admitted")
-        .drafts(0, "")
-        .proposes(0)
-        .asks()
+        .with_run_started("admitted")
+        .with_draft_call(0, "")
+        .with_proposal(0)
+        .with_interrupt()
         .in_run(2)
         .event(EventType::HandoffRefined, refined("name the file"))
-        .begins("resumed")
-        .drafts(1, "name the file")
-        .drafts(1, "name the file")
-        .proposes(1)
-        .asks()
+        .with_run_started("resumed")
+        .with_draft_call(1, "name the file")
+        .with_draft_call(1, "name the file")
+        .with_proposal(1)
+        .with_interrupt()
         .in_run(3)
         .event(EventType::HandoffRefined, refined("shorter; password=hunter2hunter2"))
-        .begins("resumed")
-        .proposes(2)
-        .asks()
+        .with_run_started("resumed")
+        .with_proposal(2)
+        .with_interrupt()
         .in_run(4)
-        .begins("resumed")
+        .with_run_started("resumed")
         .event(
             EventType::HandoffAccepted,
             about(json!({"iteration": 2, "summary_sha256": "cd", "child_thread_id": THREAD})),
         )
         .event(EventType::HandoffSeeded, about(json!({"file": "agent.md", "error": null})))
-        .ends("success")
+        .with_run_end("success")
         .in_run(5)
-        .says("Go on.")
-        .begins("admitted")
-        .answers("Done.", &[])
+        .with_message("Go on.")
+        .with_run_started("admitted")
+        .with_answer("Done.", &[])
         .outside()
         .event(EventType::HandoffCleaned, about(json!({})))
         .in_run(5)
-        .ends("success")
+        .with_run_end("success")
         .outside()
         .event(
             EventType::HandoffMirrored,
@@ -220,7 +220,7 @@ fn handed_off() -> Told {
 
 #[test]
 fn a_turn_is_steps_with_the_answer_and_the_calls_it_made() {
-    insta::assert_snapshot!(tree(&turn().spans()), @"
+    insta::assert_snapshot!(span_tree(&turn_script().spans()), @"
     run 1000–8000 done
       step 1 2400–6000 done
         chat claude-sonnet-4-5 2400–3000 done
@@ -233,8 +233,8 @@ fn a_turn_is_steps_with_the_answer_and_the_calls_it_made() {
 
 #[test]
 fn g4_each_draft_has_a_span_of_its_own_in_the_run_it_was_made_in() {
-    let spans = handed_off().spans();
-    insta::assert_snapshot!(tree(&spans), @"
+    let spans = handoff_script().spans();
+    insta::assert_snapshot!(span_tree(&spans), @"
     run 1000–5000 waiting
       handoff_requested 1000–1000 done
       generate_handoff_summary_iter_0 2300–4000 done
@@ -262,7 +262,7 @@ fn g4_each_draft_has_a_span_of_its_own_in_the_run_it_was_made_in() {
         chat claude-sonnet-4-5 21000–22000 done
       handoff_cleanup 23000–23000 done
     ");
-    let drafts: Vec<&Span> = spans.iter().filter(|span| span.kind == Kind::Draft).collect();
+    let drafts: Vec<&TraceSpan> = spans.iter().filter(|span| span.kind == TraceSpanKind::Draft).collect();
     insta::assert_json_snapshot!(
         drafts.iter().map(|span| json!([span.name, span.tags, span.metadata])).collect::<Vec<_>>()
     );
@@ -270,20 +270,24 @@ fn g4_each_draft_has_a_span_of_its_own_in_the_run_it_was_made_in() {
 
 #[test]
 fn what_goes_on_after_a_question_is_linked_to_it() {
-    let spans = handed_off().spans();
-    let asked: Vec<&Span> = spans.iter().filter(|span| span.kind == Kind::Interrupt).collect();
-    let resumed: Vec<&Span> = spans.iter().filter(|span| span.kind == Kind::Resume).collect();
+    let spans = handoff_script().spans();
+    let asked: Vec<&TraceSpan> = spans.iter().filter(|span| span.kind == TraceSpanKind::Interrupt).collect();
+    let resumed: Vec<&TraceSpan> = spans.iter().filter(|span| span.kind == TraceSpanKind::Resume).collect();
     assert_eq!((asked.len(), resumed.len()), (3, 3));
     for (question, answer) in asked.iter().zip(resumed) {
-        assert_eq!(answer.links, [Link { trace_id: question.trace_id, span_id: question.span_id }]);
+        assert_eq!(answer.links, [TraceSpanLink { trace_id: question.trace_id, span_id: question.span_id }]);
         assert_ne!(answer.trace_id, question.trace_id, "each run is a trace of its own");
     }
 }
 
 #[test]
 fn what_is_cut_off_ends_with_its_run_and_what_is_under_way_has_no_end() {
-    let cut = Told::default().in_run(1).says("Go.").begins("admitted").answers("", &[("c1", "execute")]);
-    insta::assert_snapshot!(tree(&cut.spans()), @"
+    let cut = EventScript::default()
+        .in_run(1)
+        .with_message("Go.")
+        .with_run_started("admitted")
+        .with_answer("", &[("c1", "execute")]);
+    insta::assert_snapshot!(span_tree(&cut.spans()), @"
     run 1000–… working
       step 1 2000–… working
         chat claude-sonnet-4-5 2000–3000 done
@@ -293,7 +297,7 @@ fn what_is_cut_off_ends_with_its_run_and_what_is_under_way_has_no_end() {
         EventType::RunFailed,
         json!({"kind": "model", "message": "no way, token sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaa"}),
     );
-    insta::assert_snapshot!(tree(&cut.spans()), @r#"
+    insta::assert_snapshot!(span_tree(&cut.spans()), @r#"
     run 1000–4000 failed "no way, token [redacted]"
       step 1 2000–4000 stopped
         chat claude-sonnet-4-5 2000–3000 done
@@ -308,23 +312,23 @@ fn compactions_and_transfers_take_in_the_calls_they_took() {
         json!({"purpose": purpose, "model": "openai/gpt-5", "usage": {"input_tokens": 9, "output_tokens": 1},
                "prompt_sha256": "ab", "problem": null})
     };
-    let told = Told::default()
+    let told = EventScript::default()
         .in_run(1)
-        .says("Go.")
-        .begins("admitted")
+        .with_message("Go.")
+        .with_run_started("admitted")
         .event(EventType::ModelCalled, called("compaction"))
-        .that_took(300)
+        .with_duration(300)
         .event(EventType::CompactionFailed, json!({"trigger": "auto", "reason": "it would hardly be smaller"}))
-        .ends("success")
+        .with_run_end("success")
         .outside()
         .event(EventType::ModelCalled, called("transfer"))
-        .that_took(500)
+        .with_duration(500)
         .event(
             EventType::TurnsArchived,
             json!({"schema_version": 1, "summary_id": HANDOFF, "reason": "budget", "first_seq": 1, "last_seq": 4, "turn_count": 4,
                    "turn_range_start": 1, "turn_range_end": 4, "summary": "x", "model": "openai/gpt-5"}),
         );
-    insta::assert_snapshot!(tree(&told.spans()), @r#"
+    insta::assert_snapshot!(span_tree(&told.spans()), @r#"
     run 1000–5000 done
       compaction 2700–4000 failed "it would hardly be smaller"
         chat gpt-5 2700–3000 done
@@ -335,13 +339,17 @@ fn compactions_and_transfers_take_in_the_calls_they_took() {
 
 #[test]
 fn what_failed_is_told_as_a_call_that_failed_and_a_draft_that_came_to_nothing() {
-    let mut told = Told::default().in_run(1).says("Go.").begins("admitted").drafts(0, "");
+    let mut told = EventScript::default()
+        .in_run(1)
+        .with_message("Go.")
+        .with_run_started("admitted")
+        .with_draft_call(0, "");
     let last = told.events.last_mut().unwrap();
     let mut content = last.content_value();
     content["error"] = json!("no draft");
     last.content = serde_json::value::to_raw_value(&content).unwrap();
     let told = told.event(EventType::RunFailed, json!({"kind": "model", "message": "refused (401)"}));
-    insta::assert_snapshot!(tree(&told.spans()), @r#"
+    insta::assert_snapshot!(span_tree(&told.spans()), @r#"
     run 1000–4000 failed "refused (401)"
       generate_handoff_summary_iter_0 2300–4000 failed "no draft"
         chat gpt-5 2300–3000 failed "no draft"
@@ -350,28 +358,28 @@ fn what_failed_is_told_as_a_call_that_failed_and_a_draft_that_came_to_nothing() 
 
 #[test]
 fn what_another_branch_said_is_not_told_again() {
-    let mut told = turn().in_run(1).answers("It says hi.", &[]);
+    let mut told = turn_script().in_run(1).with_answer("It says hi.", &[]);
     told.events.last_mut().unwrap().metadata =
         Some(serde_json::value::to_raw_value(&json!({"again": 4})).unwrap());
-    assert_eq!(told.spans(), turn().spans());
+    assert_eq!(told.spans(), turn_script().spans());
 }
 
 #[test]
 fn calls_outside_a_run_that_nothing_came_of_are_told_all_the_same() {
     let call =
         json!({"purpose": "transfer", "model": "openai/gpt-5", "prompt_sha256": "ab", "problem": "refused"});
-    let told = Told::default().event(EventType::ModelCalled, call);
+    let told = EventScript::default().event(EventType::ModelCalled, call);
     let spans = told.spans();
-    assert_eq!((spans.len(), &spans[0].outcome), (1, &Outcome::Failed("refused".to_owned())));
-    let mut fold = Fold::new(place());
-    told.in_run(1).says("Go.").events.iter().for_each(|event| fold.take(event));
-    assert_eq!(fold.finished(), spans);
+    assert_eq!((spans.len(), &spans[0].outcome), (1, &SpanOutcome::Failed("refused".to_owned())));
+    let mut fold = SpanFold::new(place());
+    told.in_run(1).with_message("Go.").events.iter().for_each(|event| fold.apply_event(event));
+    assert_eq!(fold.take_finished(), spans);
 }
 
 #[test]
 fn what_was_said_to_decline_is_content_and_why_it_failed_is_a_failure() {
     let about = |key: &str, said: &str| json!({"handoff_id": HANDOFF, key: said});
-    let told = Told::default()
+    let told = EventScript::default()
         .event(EventType::HandoffDeclined, about("message", "too early"))
         .event(EventType::HandoffFailed, about("reason", "the journal is full"))
         .in_run(1)
@@ -379,40 +387,40 @@ fn what_was_said_to_decline_is_content_and_why_it_failed_is_a_failure() {
             EventType::HandoffRequested,
             json!({"handoff_id": HANDOFF, "goal": "the spout", "initiated_by": "user"}),
         );
-    let mut fold = Fold::new(place());
-    told.events.iter().for_each(|event| fold.take(event));
-    let spans = fold.finished();
+    let mut fold = SpanFold::new(place());
+    told.events.iter().for_each(|event| fold.apply_event(event));
+    let spans = fold.take_finished();
     let inputs: Vec<Option<&str>> = spans.iter().map(|span| span.input.as_deref()).collect();
     assert_eq!(inputs, [Some("too early"), None, Some("the spout")]);
     assert!(spans[..2].iter().all(|span| span.metadata.is_empty()), "{spans:?}");
-    assert_eq!(spans[2].metadata, text::chosen(&json!({"initiated_by": "user"}), &["initiated_by"]));
-    assert_eq!(spans[1].outcome, Outcome::Failed("the journal is full".to_owned()));
+    assert_eq!(spans[2].metadata, text::select_fields(&json!({"initiated_by": "user"}), &["initiated_by"]));
+    assert_eq!(spans[1].outcome, SpanOutcome::Failed("the journal is full".to_owned()));
 }
 
 #[test]
 fn what_a_fork_took_along_happened_elsewhere() {
-    let told = turn()
+    let told = turn_script()
         .outside()
         .event(EventType::ThreadCreated, json!({"origin": "fork"}))
         .in_run(2)
-        .says("And now?")
-        .begins("admitted")
-        .answers("This.", &[])
-        .ends("success");
+        .with_message("And now?")
+        .with_run_started("admitted")
+        .with_answer("This.", &[])
+        .with_run_end("success");
     let spans = told.spans();
     assert!(spans.iter().all(|span| span.run_id == Some(run(2))), "{spans:?}");
-    assert_eq!(spans.iter().filter(|span| span.kind == Kind::Run).count(), 1);
+    assert_eq!(spans.iter().filter(|span| span.kind == TraceSpanKind::Run).count(), 1);
 }
 
 #[test]
 fn m16_no_secret_is_in_a_span() {
     let key = "sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-    let told = Told::default()
+    let told = EventScript::default()
         .in_run(1)
-        .says(&format!("my key is {key}"))
-        .begins("admitted")
-        .answers(&format!("yours is {key}"), &[("c1", "read_file")])
-        .returns("c1", "error", &format!("refused {key}"))
+        .with_message(&format!("my key is {key}"))
+        .with_run_started("admitted")
+        .with_answer(&format!("yours is {key}"), &[("c1", "read_file")])
+        .with_tool_result("c1", "error", &format!("refused {key}"))
         .event(
             EventType::HandoffRefined,
             json!({"handoff_id": HANDOFF, "iteration": 0, "feedback": format!("use {key}")}),
@@ -426,12 +434,12 @@ fn m16_no_secret_is_in_a_span() {
 
 #[test]
 fn the_same_events_give_the_same_spans_however_they_come() {
-    for told in [turn(), handed_off()] {
-        let mut fold = Fold::new(place());
+    for told in [turn_script(), handoff_script()] {
+        let mut fold = SpanFold::new(place());
         let mut spans = Vec::new();
         for event in &told.events {
-            fold.take(event);
-            spans.extend(fold.finished());
+            fold.apply_event(event);
+            spans.extend(fold.take_finished());
         }
         assert!(fold.is_idle());
         assert_eq!(spans, told.spans());

@@ -6,26 +6,26 @@ use std::io::{self, BufRead, Write};
 use inquire::ui::RenderConfig;
 use inquire::{InquireError, Select};
 
-use crate::screen::{Cursor, Screen};
+use crate::screen::{CursorMode, Screen};
 use crate::text::style::Style;
 
 /// Items that are shown at a time.
-const ROWS: usize = 12;
+const VISIBLE_ITEMS_MAX: usize = 12;
 
 /// Lets the person choose one of `items`, each one line that fits the screen; `None` when they leave it with Esc or
 /// Ctrl-C. Without a free cursor, the items are numbered and a number is read.
 pub fn pick(screen: &Screen, label: &str, items: Vec<String>) -> io::Result<Option<usize>> {
-    if screen.cursor == Cursor::Fixed {
-        return numbered(screen, label, &items);
+    if screen.cursor == CursorMode::Fixed {
+        return select_by_number(screen, label, &items);
     }
-    chosen(Select::new(label, items), screen)
+    select_interactively(Select::new(label, items), screen)
 }
 
 /// What a person chose where they may also type what is no item.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Picked {
+pub enum PickResult {
     /// The item at this index.
-    At(usize),
+    Item(usize),
     /// The text that is no item.
     Typed(String),
 }
@@ -37,7 +37,7 @@ pub fn pick_or_type(
     label: &str,
     items: Vec<String>,
     is_whole: fn(&str) -> bool,
-) -> io::Result<Option<Picked>> {
+) -> io::Result<Option<PickResult>> {
     let last = items.len().saturating_sub(1);
     let typed = RefCell::new(String::new());
     let score = |input: &str, item: &String, text: &str, at: usize| {
@@ -51,20 +51,20 @@ pub fn pick_or_type(
         }
     };
     let at = match screen.cursor {
-        Cursor::Fixed => return numbered_or_typed(screen, label, &items, is_whole),
-        Cursor::Free => chosen(Select::new(label, items).with_scorer(&score), screen)?,
+        CursorMode::Fixed => return select_by_number_or_text(screen, label, &items, is_whole),
+        CursorMode::Free => select_interactively(Select::new(label, items).with_scorer(&score), screen)?,
     };
     let typed = typed.borrow().trim().to_owned();
-    Ok(at.map(|at| if is_whole(&typed) { Picked::Typed(typed) } else { Picked::At(at) }))
+    Ok(at.map(|at| if is_whole(&typed) { PickResult::Typed(typed) } else { PickResult::Item(at) }))
 }
 
-fn chosen(select: Select<'_, String>, screen: &Screen) -> io::Result<Option<usize>> {
+fn select_interactively(select: Select<'_, String>, screen: &Screen) -> io::Result<Option<usize>> {
     let look = match screen.style {
         Style::Color => RenderConfig::default_colored(),
         Style::Plain => RenderConfig::empty(),
     };
     let asked = select
-        .with_page_size(ROWS)
+        .with_page_size(VISIBLE_ITEMS_MAX)
         .with_render_config(look)
         .with_help_message("↑↓ move, type to filter, Enter chooses, Esc leaves")
         .raw_prompt();
@@ -76,30 +76,30 @@ fn chosen(select: Select<'_, String>, screen: &Screen) -> io::Result<Option<usiz
     }
 }
 
-fn numbered(screen: &Screen, label: &str, items: &[String]) -> io::Result<Option<usize>> {
-    match numbered_or_typed(screen, label, items, |_| false)? {
-        Some(Picked::At(at)) => Ok(Some(at)),
-        Some(Picked::Typed(_)) | None => Ok(None),
+fn select_by_number(screen: &Screen, label: &str, items: &[String]) -> io::Result<Option<usize>> {
+    match select_by_number_or_text(screen, label, items, |_| false)? {
+        Some(PickResult::Item(at)) => Ok(Some(at)),
+        Some(PickResult::Typed(_)) | None => Ok(None),
     }
 }
 
-fn numbered_or_typed(
+fn select_by_number_or_text(
     screen: &Screen,
     label: &str,
     items: &[String],
     is_whole: fn(&str) -> bool,
-) -> io::Result<Option<Picked>> {
+) -> io::Result<Option<PickResult>> {
     for (at, item) in items.iter().enumerate() {
-        screen.line(format!("{:>3}  {item}", at + 1))?;
+        screen.print_line(format!("{:>3}  {item}", at + 1))?;
     }
     screen.write(&format!("{label} (number, Enter for none): "))?;
     io::stdout().flush()?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     if is_whole(line.trim()) {
-        return Ok(Some(Picked::Typed(line.trim().to_owned())));
+        return Ok(Some(PickResult::Typed(line.trim().to_owned())));
     }
     let number = line.trim().parse::<usize>().ok();
     let at = number.and_then(|number| number.checked_sub(1)).filter(|at| *at < items.len());
-    Ok(at.map(Picked::At))
+    Ok(at.map(PickResult::Item))
 }

@@ -1,7 +1,7 @@
 //! Amounts in a few characters: tokens and money. What they are amounts of is up to the caller.
 
 /// Returns a number of tokens in a few characters.
-pub fn tokens(count: u64) -> String {
+pub fn format_tokens(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
         10_000..1_000_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
@@ -10,7 +10,7 @@ pub fn tokens(count: u64) -> String {
 }
 
 /// Returns an amount of money.
-pub fn dollars(dollars: f64) -> String {
+pub fn format_dollars(dollars: f64) -> String {
     match dollars {
         tiny if tiny > 0.0 && tiny < 0.0001 => "<$0.0001".to_owned(),
         small if small > 0.0 && small < 0.01 => format!("${small:.4}"),
@@ -25,13 +25,13 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         assert_eq!(
-            (tokens(9_999), tokens(12_340), tokens(2_560_000)),
+            (format_tokens(9_999), format_tokens(12_340), format_tokens(2_560_000)),
             ("9999".into(), "12.3k".into(), "2.5M".into())
         );
         assert_eq!(
-            (dollars(0.0), dollars(0.0012), dollars(1.5)),
+            (format_dollars(0.0), format_dollars(0.0012), format_dollars(1.5)),
             ("$0.00".into(), "$0.0012".into(), "$1.50".into())
         );
-        assert_eq!(dollars(0.000_045), "<$0.0001");
+        assert_eq!(format_dollars(0.000_045), "<$0.0001");
     }
 }

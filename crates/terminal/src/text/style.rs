@@ -15,11 +15,11 @@ pub enum Style {
 
 /// What a piece of code is, as far as its colour goes. They are the terminal's own colours, so that any theme fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hue {
+pub enum SyntaxColor {
     /// Said to people.
     Comment,
     /// A literal text.
-    Text,
+    StringLiteral,
     /// A word of the language.
     Keyword,
     /// A number or another constant.
@@ -36,7 +36,7 @@ impl Style {
     /// Returns the style for `output` where a person asked for none: colour on a terminal that has it, unless `NO_COLOR` is set.
     pub(crate) fn detect(output: &impl IsTerminal) -> Self {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        match output.is_terminal() && !is_set("NO_COLOR") && !is_dumb() {
+        match output.is_terminal() && !is_set("NO_COLOR") && !is_dumb_terminal() {
             true => Self::Color,
             false => Self::Plain,
         }
@@ -78,20 +78,20 @@ impl Style {
     }
 
     /// Returns the text as the chosen one of several.
-    pub fn chosen(self, text: impl Display) -> String {
+    pub fn inverse(self, text: impl Display) -> String {
         self.paint("7", "27", text)
     }
 
     /// Returns the text in the colour of a piece of code.
-    pub fn hue(self, hue: Hue, text: impl Display) -> String {
+    pub fn highlight(self, hue: SyntaxColor, text: impl Display) -> String {
         match hue {
-            Hue::Comment => self.dim(text),
-            Hue::Text => self.good(text),
-            Hue::Keyword => self.paint("35", "39", text),
-            Hue::Number => self.warn(text),
-            Hue::Function => self.paint("34", "39", text),
-            Hue::Type => self.code(text),
-            Hue::Removed => self.bad(text),
+            SyntaxColor::Comment => self.dim(text),
+            SyntaxColor::StringLiteral => self.good(text),
+            SyntaxColor::Keyword => self.paint("35", "39", text),
+            SyntaxColor::Number => self.warn(text),
+            SyntaxColor::Function => self.paint("34", "39", text),
+            SyntaxColor::Type => self.code(text),
+            SyntaxColor::Removed => self.bad(text),
         }
     }
 
@@ -105,7 +105,7 @@ impl Style {
 
 /// Returns the lines of a wrapped text with emphasis that spans several of them ended and begun again on each, so that
 /// something else may stand between two of them. Spans must be nested.
-pub fn apart<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn close_styles_per_line<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut out = Vec::new();
     for line in lines {
@@ -113,18 +113,18 @@ pub fn apart<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
         text.push_str(line);
         for code in line.split("\u{1b}[").skip(1).filter_map(|part| Some(part.split_once('m')?.0)) {
             match open.last() {
-                Some(on) if ends(on) == code => drop(open.pop()),
+                Some(on) if reset_code(on) == code => drop(open.pop()),
                 Some(_) | None => open.push(code),
             }
         }
-        text.extend(open.iter().rev().map(|on| format!("\u{1b}[{}m", ends(on))));
+        text.extend(open.iter().rev().map(|on| format!("\u{1b}[{}m", reset_code(on))));
         out.push(text);
     }
     out
 }
 
 /// Returns the sequence that ends what the sequence `on` begins.
-fn ends(on: &str) -> &'static str {
+fn reset_code(on: &str) -> &'static str {
     match on {
         "1" | "2" => "22",
         "3" => "23",
@@ -134,6 +134,6 @@ fn ends(on: &str) -> &'static str {
 }
 
 /// Returns whether the terminal says that it can do nothing but print.
-pub fn is_dumb() -> bool {
+pub fn is_dumb_terminal() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }

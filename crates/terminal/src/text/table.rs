@@ -10,7 +10,7 @@ const FLEXIBLE_COLUMNS_MIN: usize = 10;
 
 /// How a column is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
+pub enum TableColumn {
     /// To the left.
     Left(&'static str),
     /// To the right, as numbers are.
@@ -19,7 +19,7 @@ pub enum Column {
     Flexible(&'static str),
 }
 
-impl Column {
+impl TableColumn {
     const fn title(self) -> &'static str {
         match self {
             Self::Left(title) | Self::Right(title) | Self::Flexible(title) => title,
@@ -28,32 +28,32 @@ impl Column {
 }
 
 /// Returns the lines of a table with its header. Cells must be safe and on one line.
-pub fn table(screen: &Screen, columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
+pub fn table(screen: &Screen, columns: &[TableColumn], rows: &[Vec<String>]) -> Vec<String> {
     let mut widths: Vec<usize> = columns.iter().map(|column| width(column.title())).collect();
     for row in rows {
         for (at, cell) in row.iter().enumerate() {
             widths[at] = widths[at].max(width(cell));
         }
     }
-    if let Some(flexible) = columns.iter().position(|column| matches!(column, Column::Flexible(_))) {
+    if let Some(flexible) = columns.iter().position(|column| matches!(column, TableColumn::Flexible(_))) {
         let others: usize = widths.iter().sum::<usize>() - widths[flexible] + GAP.len() * (columns.len() - 1);
         let left = screen.columns.saturating_sub(others).max(FLEXIBLE_COLUMNS_MIN);
         widths[flexible] = widths[flexible].min(left);
     }
     let titles: Vec<String> = columns.iter().map(|column| column.title().to_owned()).collect();
-    let header = screen.style.dim(line(columns, &widths, &titles));
-    std::iter::once(header).chain(rows.iter().map(|row| line(columns, &widths, row))).collect()
+    let header = screen.style.dim(layout_row(columns, &widths, &titles));
+    std::iter::once(header).chain(rows.iter().map(|row| layout_row(columns, &widths, row))).collect()
 }
 
-fn line(columns: &[Column], widths: &[usize], cells: &[String]) -> String {
+fn layout_row(columns: &[TableColumn], widths: &[usize], cells: &[String]) -> String {
     let cells: Vec<String> = columns
         .iter()
         .zip(widths)
         .zip(cells)
         .map(|((column, columns), cell)| match column {
-            Column::Left(_) => pad(cell, *columns),
-            Column::Right(_) => format!("{}{cell}", " ".repeat(columns.saturating_sub(width(cell)))),
-            Column::Flexible(_) => pad(&shorten(cell, *columns), *columns),
+            TableColumn::Left(_) => pad(cell, *columns),
+            TableColumn::Right(_) => format!("{}{cell}", " ".repeat(columns.saturating_sub(width(cell)))),
+            TableColumn::Flexible(_) => pad(&shorten(cell, *columns), *columns),
         })
         .collect();
     cells.join(GAP).trim_end().to_owned()
@@ -62,7 +62,7 @@ fn line(columns: &[Column], widths: &[usize], cells: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::screen::{Audience, Cursor};
+    use crate::screen::{Audience, CursorMode};
     use crate::text::style::Style;
 
     #[test]
@@ -71,13 +71,13 @@ mod tests {
             vec!["0192f0c1".to_owned(), "漢字".repeat(80), "12".to_owned()],
             vec!["0192f0c2".to_owned(), "short".to_owned(), "1".to_owned()],
         ];
-        let columns = [Column::Left("ID"), Column::Flexible("NAME"), Column::Right("MESSAGES")];
+        let columns = [TableColumn::Left("ID"), TableColumn::Flexible("NAME"), TableColumn::Right("MESSAGES")];
         for columns_of_screen in [40, 80, 120] {
             let screen = Screen {
                 style: Style::Plain,
                 columns: columns_of_screen,
                 audience: Audience::Program,
-                cursor: Cursor::Fixed,
+                cursor: CursorMode::Fixed,
             };
             let lines = table(&screen, &columns, &rows);
             assert_eq!(lines.len(), 3);

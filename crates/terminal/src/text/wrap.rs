@@ -47,7 +47,7 @@ pub fn pad(text: &str, columns: usize) -> String {
 }
 
 /// Returns a size in a few characters.
-pub fn size(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
         1_000..1_000_000 => format!("{} kB", bytes / 1_000),
@@ -65,7 +65,7 @@ pub fn wrap(text: &str, columns_max: usize, first: &str, next: &str) -> String {
     let mut is_empty = true;
     for word in text.split(' ').filter(|word| !word.is_empty()) {
         for (at, piece) in
-            pieces(word, columns_max.saturating_sub(width(next)).max(8)).into_iter().enumerate()
+            split_word(word, columns_max.saturating_sub(width(next)).max(8)).into_iter().enumerate()
         {
             let wide = width(&piece);
             let blank = usize::from(!is_empty && at == 0);
@@ -92,7 +92,7 @@ pub fn wrap_lines(text: &str, columns_max: usize, lead: &str) -> String {
 }
 
 /// Returns a word as it is, or in pieces of at most `columns_max` columns.
-fn pieces(word: &str, columns_max: usize) -> Vec<Cow<'_, str>> {
+fn split_word(word: &str, columns_max: usize) -> Vec<Cow<'_, str>> {
     // Emphasis within a word that must be broken would need its own scanner; such a word stays whole.
     if width(word) <= columns_max || word.contains('\u{1b}') {
         return vec![Cow::Borrowed(word)];
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn sizes_are_short() {
         assert_eq!(
-            (size(12), size(120_400), size(1_250_000)),
+            (format_bytes(12), format_bytes(120_400), format_bytes(1_250_000)),
             ("12 B".into(), "120 kB".into(), "1.2 MB".into())
         );
     }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Event, Events, halves};
-use crate::script::{Reply, Stop};
+use super::{ReplyEvents, SseEvent, split_args};
+use crate::script::{ScriptedReply, ScriptedStop};
 
-pub(super) fn events(reply: &Reply, number: usize) -> Events {
+pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     let tokens = reply.tokens_or_default();
     let id = format!("msg_{number}");
     // The format counts what the cache gave and took apart.
@@ -43,19 +43,19 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
     }
     for call in &reply.calls {
         let pieces =
-            halves(&call.args).map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
+            split_args(&call.args).map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
         block(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}), pieces.to_vec());
     }
-    let content = content.iter().map(Event::typed).collect();
-    Events { content, end: end(reply).iter().map(Event::typed).collect() }
+    let content = content.iter().map(SseEvent::named_by_type).collect();
+    ReplyEvents { content, end: end_events(reply).iter().map(SseEvent::named_by_type).collect() }
 }
 
-fn end(reply: &Reply) -> [Value; 2] {
+fn end_events(reply: &ScriptedReply) -> [Value; 2] {
     let reason = match reply.stop_or_default() {
-        Stop::EndTurn => "end_turn",
-        Stop::ToolCalls => "tool_use",
-        Stop::MaxTokens => "max_tokens",
-        Stop::Refusal => "refusal",
+        ScriptedStop::EndTurn => "end_turn",
+        ScriptedStop::ToolCalls => "tool_use",
+        ScriptedStop::MaxTokens => "max_tokens",
+        ScriptedStop::Refusal => "refusal",
     };
     let usage = json!({"output_tokens": reply.tokens_or_default().output});
     [
@@ -64,6 +64,8 @@ fn end(reply: &Reply) -> [Value; 2] {
     ]
 }
 
-pub(super) fn overloaded() -> Event {
-    Event::typed(&json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}))
+pub(super) fn overloaded_event() -> SseEvent {
+    SseEvent::named_by_type(
+        &json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+    )
 }

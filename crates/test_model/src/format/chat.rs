@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Event, Events, halves};
-use crate::script::{Reply, Stop};
+use super::{ReplyEvents, SseEvent, split_args};
+use crate::script::{ScriptedReply, ScriptedStop};
 
-pub(super) fn events(reply: &Reply, number: usize) -> Events {
+pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     let id = format!("chatcmpl-{number}");
     let choice = |delta: Value, reason: Option<&str>| {
-        Event::unnamed(&json!({
+        SseEvent::unnamed(&json!({
             "id": id, "object": "chat.completion.chunk",
             "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
         }))
@@ -20,15 +20,15 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
         let function = json!({"name": call.name, "arguments": ""});
         let begin = json!({"index": index, "id": call.id, "type": "function", "function": function});
         content.push(choice(json!({"tool_calls": [begin]}), None));
-        content.extend(halves(&call.args).map(|piece| {
+        content.extend(split_args(&call.args).map(|piece| {
             choice(json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}), None)
         }));
     }
     let reason = match reply.stop_or_default() {
-        Stop::EndTurn => "stop",
-        Stop::ToolCalls => "tool_calls",
-        Stop::MaxTokens => "length",
-        Stop::Refusal => "content_filter",
+        ScriptedStop::EndTurn => "stop",
+        ScriptedStop::ToolCalls => "tool_calls",
+        ScriptedStop::MaxTokens => "length",
+        ScriptedStop::Refusal => "content_filter",
     };
     let tokens = reply.tokens_or_default();
     let usage = json!({
@@ -37,12 +37,12 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
     });
     let end = vec![
         choice(json!({}), Some(reason)),
-        Event::unnamed(&json!({"id": id, "choices": [], "usage": usage})),
-        Event { name: None, data: "[DONE]".to_owned() },
+        SseEvent::unnamed(&json!({"id": id, "choices": [], "usage": usage})),
+        SseEvent { name: None, data: "[DONE]".to_owned() },
     ];
-    Events { content, end }
+    ReplyEvents { content, end }
 }
 
-pub(super) fn overloaded() -> Event {
-    Event::unnamed(&json!({"error": {"message": "Overloaded", "type": "overloaded", "code": 503}}))
+pub(super) fn overloaded_event() -> SseEvent {
+    SseEvent::unnamed(&json!({"error": {"message": "Overloaded", "type": "overloaded", "code": 503}}))
 }

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{Event, Events};
-use crate::script::{Reply, Stop};
+use super::{ReplyEvents, SseEvent};
+use crate::script::{ScriptedReply, ScriptedStop};
 
-pub(super) fn events(reply: &Reply, number: usize) -> Events {
+pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     let id = format!("response-{number}");
     let event = |part: Value| {
-        Event::unnamed(
+        SseEvent::unnamed(
             &json!({"responseId": id, "candidates": [{"content": {"role": "model", "parts": [part]}}]}),
         )
     };
-    let mut content: Vec<Event> =
+    let mut content: Vec<SseEvent> =
         reply.thinking.iter().map(|text| event(json!({"text": text, "thought": true}))).collect();
     content.extend(reply.text.iter().map(|text| event(json!({"text": text}))));
     content.extend(reply.calls.iter().map(|call| {
@@ -23,9 +23,9 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
         event(json!({"functionCall": function, "thoughtSignature": format!("signature-{number}")}))
     }));
     let reason = match reply.stop_or_default() {
-        Stop::EndTurn | Stop::ToolCalls => "STOP",
-        Stop::MaxTokens => "MAX_TOKENS",
-        Stop::Refusal => "SAFETY",
+        ScriptedStop::EndTurn | ScriptedStop::ToolCalls => "STOP",
+        ScriptedStop::MaxTokens => "MAX_TOKENS",
+        ScriptedStop::Refusal => "SAFETY",
     };
     let tokens = reply.tokens_or_default();
     let end = json!({
@@ -36,9 +36,9 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
             "cachedContentTokenCount": tokens.cache_read,
         },
     });
-    Events { content, end: vec![Event::unnamed(&end)] }
+    ReplyEvents { content, end: vec![SseEvent::unnamed(&end)] }
 }
 
-pub(super) fn overloaded() -> Event {
-    Event::unnamed(&json!({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}}))
+pub(super) fn overloaded_event() -> SseEvent {
+    SseEvent::unnamed(&json!({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}}))
 }

@@ -2,24 +2,24 @@
 
 use serde_json::{Value, json};
 
-use super::{Event, Events, halves};
-use crate::script::{Call, Reply, Stop};
+use super::{ReplyEvents, SseEvent, split_args};
+use crate::script::{ScriptedCall, ScriptedReply, ScriptedStop};
 
-pub(super) fn events(reply: &Reply, number: usize) -> Events {
+pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     let id = format!("resp_{number}");
     let mut content =
         vec![json!({"type": "response.created", "response": {"id": id, "status": "in_progress"}})];
     let mut items = 0;
     if !reply.thinking.is_empty() {
-        content.extend(reasoning(&reply.thinking, items, number));
+        content.extend(reasoning_events(&reply.thinking, items, number));
         items += 1;
     }
     if !reply.text.is_empty() {
-        content.extend(message(&reply.text, items, number));
+        content.extend(message_events(&reply.text, items, number));
         items += 1;
     }
     for call in &reply.calls {
-        content.extend(function_call(call, items));
+        content.extend(function_call_events(call, items));
         items += 1;
     }
     let tokens = reply.tokens_or_default();
@@ -32,27 +32,30 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
         json!({"type": "response.incomplete", "response": response})
     };
     let end = match reply.stop_or_default() {
-        Stop::EndTurn | Stop::ToolCalls => {
+        ScriptedStop::EndTurn | ScriptedStop::ToolCalls => {
             json!({"type": "response.completed", "response": {"id": id, "status": "completed", "usage": usage}})
         }
-        Stop::MaxTokens => incomplete("max_output_tokens"),
-        Stop::Refusal => incomplete("content_filter"),
+        ScriptedStop::MaxTokens => incomplete("max_output_tokens"),
+        ScriptedStop::Refusal => incomplete("content_filter"),
     };
-    Events { content: content.iter().map(Event::typed).collect(), end: vec![Event::typed(&end)] }
+    ReplyEvents {
+        content: content.iter().map(SseEvent::named_by_type).collect(),
+        end: vec![SseEvent::named_by_type(&end)],
+    }
 }
 
-fn added(index: u64, item: &Value) -> Value {
+fn item_added_event(index: u64, item: &Value) -> Value {
     json!({"type": "response.output_item.added", "output_index": index, "item": item})
 }
 
-fn done(index: u64, item: &Value) -> Value {
+fn item_done_event(index: u64, item: &Value) -> Value {
     json!({"type": "response.output_item.done", "output_index": index, "item": item})
 }
 
-fn reasoning(pieces: &[String], index: u64, number: usize) -> Vec<Value> {
+fn reasoning_events(pieces: &[String], index: u64, number: usize) -> Vec<Value> {
     let id = format!("rs_{number}");
     let mut events = vec![
-        added(index, &json!({"id": id, "type": "reasoning", "summary": []})),
+        item_added_event(index, &json!({"id": id, "type": "reasoning", "summary": []})),
         json!({"type": "response.reasoning_summary_part.added", "output_index": index, "summary_index": 0}),
     ];
     events.extend(pieces.iter().map(|text| {
@@ -61,36 +64,43 @@ fn reasoning(pieces: &[String], index: u64, number: usize) -> Vec<Value> {
     let summary = json!([{"type": "summary_text", "text": pieces.concat()}]);
     let encrypted = format!("encrypted-{number}");
     let item = json!({"id": id, "type": "reasoning", "summary": summary, "encrypted_content": encrypted});
-    events.push(done(index, &item));
+    events.push(item_done_event(index, &item));
     events
 }
 
-fn message(pieces: &[String], index: u64, number: usize) -> Vec<Value> {
+fn message_events(pieces: &[String], index: u64, number: usize) -> Vec<Value> {
     let id = format!("item_{number}");
-    let mut events =
-        vec![added(index, &json!({"id": id, "type": "message", "role": "assistant", "content": []}))];
+    let mut events = vec![item_added_event(
+        index,
+        &json!({"id": id, "type": "message", "role": "assistant", "content": []}),
+    )];
     events.extend(pieces.iter().map(|text| {
         json!({"type": "response.output_text.delta", "output_index": index, "content_index": 0, "delta": text})
     }));
     let content = json!([{"type": "output_text", "text": pieces.concat()}]);
-    events.push(done(index, &json!({"id": id, "type": "message", "role": "assistant", "content": content})));
+    events.push(item_done_event(
+        index,
+        &json!({"id": id, "type": "message", "role": "assistant", "content": content}),
+    ));
     events
 }
 
-fn function_call(call: &Call, index: u64) -> Vec<Value> {
+fn function_call_events(call: &ScriptedCall, index: u64) -> Vec<Value> {
     let item = |arguments: String| {
         json!({"id": format!("fc_{index}"), "type": "function_call", "call_id": call.id, "name": call.name,
                "arguments": arguments})
     };
-    let mut events = vec![added(index, &item(String::new()))];
-    events.extend(halves(&call.args).map(|piece| {
+    let mut events = vec![item_added_event(index, &item(String::new()))];
+    events.extend(split_args(&call.args).map(|piece| {
         json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": piece})
     }));
-    events.push(done(index, &item(call.args.to_string())));
+    events.push(item_done_event(index, &item(call.args.to_string())));
     events
 }
 
-pub(super) fn overloaded() -> Event {
+pub(super) fn overloaded_event() -> SseEvent {
     let error = json!({"code": "server_is_overloaded", "message": "Overloaded"});
-    Event::typed(&json!({"type": "response.failed", "response": {"status": "failed", "error": error}}))
+    SseEvent::named_by_type(
+        &json!({"type": "response.failed", "response": {"status": "failed", "error": error}}),
+    )
 }

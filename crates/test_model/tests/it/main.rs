@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
-use test_model::{Place, Reply, Script, Server};
+use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
 
 /// Sends a request and returns the whole response.
 fn post(url: &str, path: &str, body: &str) -> String {
@@ -29,10 +29,10 @@ fn send(url: &str, path: &str, body: &str) -> TcpStream {
 
 #[test]
 fn replies_are_played_in_order_to_the_requests_they_accept() {
-    let server = Server::start(Script::new([
-        Reply::text("for cats").when_body_contains("cat"),
-        Reply::text("first"),
-        Reply::text("always").when_path_contains("responses").repeated(),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("for cats").when_body_contains("cat"),
+        ScriptedReply::text("first"),
+        ScriptedReply::text("always").when_path_contains("responses").with_repeat(),
     ]))
     .expect("it starts");
     let ask = |path: &str, text: &str| post(server.url(), path, &json!({"q": [text]}).to_string());
@@ -43,22 +43,22 @@ fn replies_are_played_in_order_to_the_requests_they_accept() {
     let over = ask("/v1/messages", "cat");
     assert!(over.starts_with("HTTP/1.1 500") && over.contains("no reply for request 5"), "{over}");
     assert!(ask("/elsewhere", "x").starts_with("HTTP/1.1 404"));
-    assert_eq!(server.calls(), 5);
+    assert_eq!(server.call_count(), 5);
     assert_eq!(server.requests()[1].path, "/v1/chat/completions");
     assert_eq!(server.requests()[1].body, json!({"q": ["a cat"]}));
 }
 
 #[test]
 fn a_reply_waits_at_its_gate_until_it_is_opened() {
-    let server = Server::start(Script::new([
-        Reply::text("early").gated("first", Place::Start),
-        Reply::text("half").gated("second", Place::End),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("early").with_gate("first", GatePosition::Start),
+        ScriptedReply::text("half").with_gate("second", GatePosition::End),
     ]))
     .expect("it starts");
     let mut connections: Vec<TcpStream> = (0..2)
         .map(|number| {
             let connection = send(server.url(), "/v1/messages", &json!({"q": number}).to_string());
-            while server.calls() <= number {
+            while server.call_count() <= number {
                 std::thread::yield_now();
             }
             connection
@@ -71,7 +71,7 @@ fn a_reply_waits_at_its_gate_until_it_is_opened() {
         half.push_str(&String::from_utf8_lossy(&bytes[..read]));
     }
     assert!(!half.contains("message_stop"), "{half}");
-    server.open("first");
+    server.open_gate("first");
     assert!(post(server.url(), "/gates/second", "").starts_with("HTTP/1.1 204"));
     for mut connection in connections {
         let mut rest = String::new();
@@ -82,12 +82,12 @@ fn a_reply_waits_at_its_gate_until_it_is_opened() {
 
 #[test]
 fn one_script_plays_by_turn_in_every_format() {
-    let server = Server::start(
+    let server = ScriptedServer::start(
         Script::new([
-            Reply::text("second turn").when_turn_is(2, 1).repeated(),
-            Reply::text("first turn").when_turn_is(1, 1).repeated(),
+            ScriptedReply::text("second turn").when_turn_is(2, 1).with_repeat(),
+            ScriptedReply::text("first turn").when_turn_is(1, 1).with_repeat(),
         ])
-        .keeping(1),
+        .with_requests_kept(1),
     )
     .expect("it starts");
     for (path, field, user, text) in [
@@ -106,20 +106,20 @@ fn one_script_plays_by_turn_in_every_format() {
             assert!(answer.contains(expected), "{path}: {answer}");
         }
     }
-    assert_eq!((server.calls(), server.requests().len()), (8, 1));
+    assert_eq!((server.call_count(), server.requests().len()), (8, 1));
 }
 
 #[test]
 fn a_request_may_be_as_large_as_it_likes() {
-    let server = Server::start(Script::new([Reply::text("read")])).expect("it starts");
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("read")])).expect("it starts");
     let answer = post(server.url(), "/v1/messages", &json!({"q": "x".repeat(8 << 20)}).to_string());
     assert!(answer.contains("read"), "{}", &answer[..answer.len().min(200)]);
 }
 
 #[test]
 fn the_program_serves_a_file() {
-    struct Ended(Child);
-    impl Drop for Ended {
+    struct ChildGuard(Child);
+    impl Drop for ChildGuard {
         fn drop(&mut self) {
             let _ = self.0.kill();
             let _ = self.0.wait();
@@ -128,8 +128,9 @@ fn the_program_serves_a_file() {
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("script.json");
     std::fs::write(&file, r#"{"replies":[{"text":["hello"]}]}"#).expect("the script is written");
     let program = env!("CARGO_BIN_EXE_segue-test-model");
-    let mut child =
-        Ended(Command::new(program).arg(&file).stdout(Stdio::piped()).spawn().expect("the program starts"));
+    let mut child = ChildGuard(
+        Command::new(program).arg(&file).stdout(Stdio::piped()).spawn().expect("the program starts"),
+    );
     let mut url = String::new();
     BufReader::new(child.0.stdout.take().expect("it is piped"))
         .read_line(&mut url)

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use test_postgres::{Cluster, Place, Settings, Tls};
+use test_postgres::{Cluster, ClusterSettings, DataLocation, TlsMode};
 use tokio::time::timeout;
 
 use crate::{ask, connect, try_connect};
@@ -19,7 +19,7 @@ async fn what_was_committed_outlives_a_crash_and_a_restart() {
     cluster.crash().unwrap();
     assert!(before.batch_execute("SELECT 1").await.is_err());
     assert!(try_connect(&url).await.is_err());
-    cluster.begin().unwrap();
+    cluster.start_again().unwrap();
     connect(&url).await.batch_execute("INSERT INTO things VALUES ('one')").await.unwrap();
     cluster.restart().unwrap();
     assert_eq!(cluster.address(), address);
@@ -45,7 +45,12 @@ async fn a_paused_server_is_silent_until_it_goes_on() {
 #[tokio::test]
 async fn a_server_has_the_settings_that_were_asked_for() {
     let options = vec![("max_connections", "9"), ("fsync", "on")];
-    let cluster = Cluster::start_with(&Settings { options, tls: Tls::Offered, place: Place::Disk }).unwrap();
+    let cluster = Cluster::start_with(&ClusterSettings {
+        options,
+        tls: TlsMode::Offered,
+        data_location: DataLocation::Disk,
+    })
+    .unwrap();
     let database = cluster.create_database().unwrap();
     let client = connect(&database.url()).await;
     let facts = "SELECT concat_ws(' ', current_setting('max_connections'), current_setting('fsync'))";
@@ -66,7 +71,7 @@ fn offer_of_tls(cluster: &Cluster) -> u8 {
 
 #[tokio::test]
 async fn a_full_disk_refuses_writes_and_loses_nothing() {
-    let Some(cluster) = Cluster::on_small_disk(128).unwrap() else { return };
+    let Some(cluster) = Cluster::start_on_small_disk(128).unwrap() else { return };
     let database = cluster.create_database().unwrap();
     let client = connect(&database.url()).await;
     client

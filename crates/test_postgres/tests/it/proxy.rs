@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use test_postgres::{Cut, Database, Proxy};
+use test_postgres::{CutPoint, Proxy, TestDatabase};
 use tokio::time::timeout;
 
 use crate::{ask, connect, try_connect};
@@ -10,8 +10,8 @@ use crate::{ask, connect, try_connect};
 const SHORT: Duration = Duration::from_millis(100);
 
 /// Returns a database with an empty table, a proxy before its server, and the database's URL through the proxy.
-async fn world() -> (Database, Proxy, String) {
-    let database = Database::create().expect("a database");
+async fn start_proxied_database() -> (TestDatabase, Proxy, String) {
+    let database = TestDatabase::create().expect("a database");
     let client = connect(&database.socket_url()).await;
     client.batch_execute("CREATE TABLE things (name text)").await.expect("an empty database");
     let proxy = Proxy::start(database.address()).expect("a free port");
@@ -20,13 +20,13 @@ async fn world() -> (Database, Proxy, String) {
 }
 
 /// Returns how many things are in the table, looked at beside the proxy.
-async fn count(database: &Database) -> String {
+async fn count(database: &TestDatabase) -> String {
     ask(&connect(&database.socket_url()).await, "SELECT count(*)::text FROM things").await
 }
 
 #[tokio::test]
 async fn a_delay_adds_to_every_round_trip_and_does_not_narrow_the_way() {
-    let (_database, proxy, url) = world().await;
+    let (_database, proxy, url) = start_proxied_database().await;
     let client = connect(&url).await;
     proxy.delay(SHORT, 2 * SHORT);
     let begin = Instant::now();
@@ -42,7 +42,7 @@ async fn a_delay_adds_to_every_round_trip_and_does_not_narrow_the_way() {
 
 #[tokio::test]
 async fn all_connections_can_be_cut_and_new_ones_pass() {
-    let (_database, proxy, url) = world().await;
+    let (_database, proxy, url) = start_proxied_database().await;
     let (one, two) = (connect(&url).await, connect(&url).await);
     proxy.cut();
     assert!(one.batch_execute("SELECT 1").await.is_err());
@@ -52,27 +52,27 @@ async fn all_connections_can_be_cut_and_new_ones_pass() {
 
 #[tokio::test]
 async fn new_connections_can_be_refused_while_others_go_on() {
-    let (_database, proxy, url) = world().await;
+    let (_database, proxy, url) = start_proxied_database().await;
     let client = connect(&url).await;
     proxy.refuse();
     let refused = try_connect(&url).await.err().unwrap();
     let cause = std::error::Error::source(&refused).unwrap().downcast_ref::<std::io::Error>().unwrap();
     assert_eq!(cause.kind(), std::io::ErrorKind::ConnectionRefused);
     assert_eq!(ask(&client, "SELECT 'on'").await, "on");
-    proxy.pass();
+    proxy.restore();
     assert_eq!(ask(&connect(&url).await, "SELECT 'again'").await, "again");
 }
 
 #[tokio::test]
 async fn in_silence_nothing_passes_and_nothing_is_lost() {
-    let (_database, proxy, url) = world().await;
+    let (_database, proxy, url) = start_proxied_database().await;
     let client = connect(&url).await;
     proxy.silence();
     let mut answer = Box::pin(ask(&client, "SELECT 'late'"));
     assert!(timeout(SHORT, &mut answer).await.is_err());
     let mut newcomer = Box::pin(try_connect(&url));
     assert!(timeout(SHORT, &mut newcomer).await.is_err());
-    proxy.pass();
+    proxy.restore();
     assert_eq!(answer.await, "late");
     assert!(newcomer.await.is_ok());
     proxy.silence();
@@ -85,12 +85,12 @@ async fn a_connection_is_cut_at_the_place_that_was_named() {
     let insert = "BEGIN; INSERT INTO things VALUES ('one');";
     // Where it is cut, and how many things are there afterwards.
     for (place, expected) in [
-        (Cut::ToServer(20), "0"),
-        (Cut::ToClient(1), "1"),
-        (Cut::Request("COMMIT"), "0"),
-        (Cut::Answer("COMMIT"), "1"),
+        (CutPoint::ToServer(20), "0"),
+        (CutPoint::ToClient(1), "1"),
+        (CutPoint::Request("COMMIT"), "0"),
+        (CutPoint::Answer("COMMIT"), "1"),
     ] {
-        let (database, proxy, url) = world().await;
+        let (database, proxy, url) = start_proxied_database().await;
         let client = connect(&url).await;
         client.batch_execute(insert).await.unwrap();
         proxy.cut_at(place);

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use test_postgres::Database;
+use test_postgres::TestDatabase;
 
 use crate::{ask, connect, wait_until};
 
@@ -24,7 +24,7 @@ fn other_process(args: &[&str]) -> (Child, [String; 2]) {
 
 #[tokio::test]
 async fn a_database_is_empty_and_owned_by_a_user_without_rights() {
-    let database = Database::create().unwrap();
+    let database = TestDatabase::create().unwrap();
     for url in [database.url(), database.socket_url()] {
         let client = connect(&url).await;
         assert_eq!(ask(&client, "SELECT current_setting('server_encoding')").await, "UTF8");
@@ -32,13 +32,13 @@ async fn a_database_is_empty_and_owned_by_a_user_without_rights() {
         assert_eq!(ask(&client, "SELECT ('a' < 'B')::text").await, "true", "the order of bytes");
         client.batch_execute("CREATE TABLE IF NOT EXISTS things (name text)").await.unwrap();
     }
-    let other = connect(&Database::create().unwrap().url()).await;
+    let other = connect(&TestDatabase::create().unwrap().url()).await;
     assert!(other.query("SELECT * FROM things", &[]).await.is_err());
 }
 
 #[tokio::test]
 async fn a_database_is_gone_when_dropped_whoever_is_connected() {
-    let (database, observer) = (Database::create().unwrap(), Database::create().unwrap());
+    let (database, observer) = (TestDatabase::create().unwrap(), TestDatabase::create().unwrap());
     let url = database.socket_url();
     let user = connect(&url).await;
     assert_eq!(ask(&user, "SELECT 'here'").await, "here");
@@ -52,11 +52,11 @@ async fn a_database_is_gone_when_dropped_whoever_is_connected() {
 #[test]
 fn all_threads_and_processes_share_one_server() {
     let (mut process, [_, url]) = other_process(&[]);
-    let databases: Vec<Database> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| Database::create().unwrap())).collect();
+    let databases: Vec<TestDatabase> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| TestDatabase::create().unwrap())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let mut urls: Vec<String> = databases.iter().map(Database::url).chain([url]).collect();
+    let mut urls: Vec<String> = databases.iter().map(TestDatabase::url).chain([url]).collect();
     let server = format!("@{}/", databases[0].address());
     assert!(urls.iter().all(|url| url.contains(&server)), "{urls:?}");
     urls.sort();

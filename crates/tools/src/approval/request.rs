@@ -2,61 +2,71 @@
 //! helps to decide in `details`. What follows from the answer is not known here.
 
 use protocol::{ActionRequest, InterruptPayload, ReviewConfig, SCHEMA_VERSION};
-use runtime::{Detail, Review, Subject, ToolCall};
+use runtime::{CallReview, CallSubject, ReviewDetail, ToolCall};
 use serde_json::{Value, json};
 
-use super::visible::{Warning, visible, warnings};
-use crate::permission::{Rules, suggestions};
-use crate::shown::{abridged, shortened};
+use super::text_warnings::{TextWarning, escape_hidden_characters, find_warnings};
+use crate::permission::{PermissionRules, suggest_rules};
+use crate::truncation::{truncate_line, truncate_middle};
 
 /// The wire name of the hook.
 pub(super) const MIDDLEWARE_SOURCE: &str = "ToolApprovalMiddleware";
 /// The decisions each call allows.
-const DECISIONS: [&str; 4] = ["approve", "edit", "reject", "respond"];
+const ALLOWED_DECISIONS: [&str; 4] = ["approve", "edit", "reject", "respond"];
 /// The most bytes of a diff or command that are shown.
-const SHOWN_BYTES_MAX: usize = 64 * 1024;
+const DETAIL_BYTES_MAX: usize = 64 * 1024;
 /// The most characters of a command in the description.
 const DESCRIPTION_CHARS_MAX: usize = 100;
 /// The most warnings of one call.
 const WARNINGS_MAX: usize = 20;
 
 /// Returns the question about one call; the review says what it would do, and the rule why a person is asked.
-pub(super) fn request(rules: &Rules, call: &ToolCall, review: &Review, rule: &str) -> ActionRequest {
+pub(super) fn action_request(
+    rules: &PermissionRules,
+    call: &ToolCall,
+    review: &CallReview,
+    rule: &str,
+) -> ActionRequest {
     let mut found = Vec::new();
     for subject in &review.subjects {
-        if let Subject::Path(path) = subject {
-            found.extend(warnings("path", &path.to_string_lossy()));
+        if let CallSubject::Path(path) = subject {
+            found.extend(find_warnings("path", &path.to_string_lossy()));
         }
     }
     let mut details = json!({
         "call_id": call.id,
-        "subjects": review.subjects.iter().map(subject).collect::<Vec<_>>(),
+        "subjects": review.subjects.iter().map(subject_json).collect::<Vec<_>>(),
     });
     match &review.detail {
-        Detail::Arguments => strings(&call.args, &mut |text| found.extend(warnings("argument", text))),
-        Detail::Command(command) => {
-            found.extend(warnings("command", command));
-            details["command"] = shown(command, &mut found).into();
+        ReviewDetail::Arguments => {
+            visit_strings(&call.args, &mut |text| found.extend(find_warnings("argument", text)))
         }
-        Detail::Diff(diff) => {
-            found.extend(warnings("diff", diff));
-            details["diff"] = shown(diff, &mut found).into();
+        ReviewDetail::Command(command) => {
+            found.extend(find_warnings("command", command));
+            details["command"] = visible_text(command, &mut found).into();
+        }
+        ReviewDetail::Diff(diff) => {
+            found.extend(find_warnings("diff", diff));
+            details["diff"] = visible_text(diff, &mut found).into();
         }
     }
     found.truncate(WARNINGS_MAX);
     details["warnings"] = json!(found);
     details["rule"] = rule.into();
-    details["remember"] = json!(suggestions(rules, &call.name, review));
+    details["remember"] = json!(suggest_rules(rules, &call.name, review));
     let description = description(call, review);
     ActionRequest { name: call.name.clone(), description, args: call.args.clone(), details: Some(details) }
 }
 
 /// Returns one question about all the calls, with what is allowed of each in the same order. `workspace` is the folder in
 /// which they are made.
-pub(super) fn payload(action_requests: Vec<ActionRequest>, workspace: Option<String>) -> InterruptPayload {
+pub(super) fn interrupt_payload(
+    action_requests: Vec<ActionRequest>,
+    workspace: Option<String>,
+) -> InterruptPayload {
     let review_configs = action_requests.iter().map(|request| ReviewConfig {
         action_name: request.name.clone(),
-        allowed_decisions: DECISIONS.map(str::to_owned).to_vec(),
+        allowed_decisions: ALLOWED_DECISIONS.map(str::to_owned).to_vec(),
     });
     let review_configs = review_configs.collect();
     InterruptPayload {
@@ -68,44 +78,48 @@ pub(super) fn payload(action_requests: Vec<ActionRequest>, workspace: Option<Str
     }
 }
 
-fn description(call: &ToolCall, review: &Review) -> String {
+fn description(call: &ToolCall, review: &CallReview) -> String {
     let path = review.subjects.iter().find_map(|subject| match subject {
-        Subject::Path(path) => Some(visible(&path.to_string_lossy())),
-        Subject::Command(_) | Subject::Url(_) => None,
+        CallSubject::Path(path) => Some(escape_hidden_characters(&path.to_string_lossy())),
+        CallSubject::Command(_) | CallSubject::Url(_) => None,
     });
     match (&review.detail, path) {
-        (Detail::Command(command), _) => {
-            let line = visible(command.trim()).replace('\n', " ⏎ ");
-            format!("Run: {}", shortened(&line, DESCRIPTION_CHARS_MAX))
+        (ReviewDetail::Command(command), _) => {
+            let line = escape_hidden_characters(command.trim()).replace('\n', " ⏎ ");
+            format!("Run: {}", truncate_line(&line, DESCRIPTION_CHARS_MAX))
         }
-        (Detail::Diff(diff), Some(path)) if diff.starts_with("--- /dev/null") => format!("Create {path}"),
-        (Detail::Diff(_), Some(path)) => format!("Change {path}"),
+        (ReviewDetail::Diff(diff), Some(path)) if diff.starts_with("--- /dev/null") => {
+            format!("Create {path}")
+        }
+        (ReviewDetail::Diff(_), Some(path)) => format!("Change {path}"),
         (_, Some(path)) => format!("{} {path}", call.name),
-        (Detail::Diff(_) | Detail::Arguments, None) => format!("Call {}", call.name),
+        (ReviewDetail::Diff(_) | ReviewDetail::Arguments, None) => format!("Call {}", call.name),
     }
 }
 
-fn subject(subject: &Subject) -> Value {
+fn subject_json(subject: &CallSubject) -> Value {
     match subject {
-        Subject::Path(path) => json!({"path": visible(&path.to_string_lossy())}),
-        Subject::Command(command) => json!({"command": abridged(&visible(command), SHOWN_BYTES_MAX)}),
-        Subject::Url(url) => json!({"url": visible(url)}),
+        CallSubject::Path(path) => json!({"path": escape_hidden_characters(&path.to_string_lossy())}),
+        CallSubject::Command(command) => {
+            json!({"command": truncate_middle(&escape_hidden_characters(command), DETAIL_BYTES_MAX)})
+        }
+        CallSubject::Url(url) => json!({"url": escape_hidden_characters(url)}),
     }
 }
 
-fn shown(text: &str, found: &mut Vec<Warning>) -> String {
-    let text = visible(text);
-    if text.len() > SHOWN_BYTES_MAX {
-        found.insert(0, Warning::abridged(text.len()));
+fn visible_text(text: &str, found: &mut Vec<TextWarning>) -> String {
+    let text = escape_hidden_characters(text);
+    if text.len() > DETAIL_BYTES_MAX {
+        found.insert(0, TextWarning::for_truncation(text.len()));
     }
-    abridged(&text, SHOWN_BYTES_MAX)
+    truncate_middle(&text, DETAIL_BYTES_MAX)
 }
 
-fn strings(value: &Value, visit: &mut impl FnMut(&str)) {
+fn visit_strings(value: &Value, visit: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => visit(text),
-        Value::Array(items) => items.iter().for_each(|item| strings(item, visit)),
-        Value::Object(fields) => fields.values().for_each(|field| strings(field, visit)),
+        Value::Array(items) => items.iter().for_each(|item| visit_strings(item, visit)),
+        Value::Object(fields) => fields.values().for_each(|field| visit_strings(field, visit)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

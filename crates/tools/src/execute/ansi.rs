@@ -3,14 +3,14 @@
 
 /// Where in an escape the last piece ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Escapes {
+pub(super) enum AnsiEscapeParser {
     /// In text.
     #[default]
     Text,
     /// After the escape character.
     Escape,
     /// After an escape that takes one more character.
-    One,
+    SingleCharacter,
     /// In a control sequence, which ends with a letter.
     Control,
     /// In a string, which ends with a bell or an escape.
@@ -19,7 +19,7 @@ pub(super) enum Escapes {
     StringEscape,
 }
 
-impl Escapes {
+impl AnsiEscapeParser {
     /// Adds what is text of `bytes` to `text`: no escapes, and of the control characters only new line, tab and return.
     pub fn strip(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
         for byte in bytes.iter().copied() {
@@ -33,11 +33,11 @@ impl Escapes {
                 }
                 (Self::Escape, b'[') => Self::Control,
                 (Self::Escape, b']' | b'P' | b'X' | b'^' | b'_') => Self::String,
-                (Self::Escape, b' '..=b'/') => Self::One,
+                (Self::Escape, b' '..=b'/') => Self::SingleCharacter,
                 (Self::Escape, 0x1b) => Self::Escape,
                 (Self::Escape, _) => Self::Text,
-                (Self::One, b' '..=b'/') => Self::One,
-                (Self::One, _) => Self::Text,
+                (Self::SingleCharacter, b' '..=b'/') => Self::SingleCharacter,
+                (Self::SingleCharacter, _) => Self::Text,
                 // A line end inside one means that it was none.
                 (Self::Control | Self::String, b'\n') => {
                     text.push(byte);
@@ -66,7 +66,7 @@ mod tests {
         let written =
             b"\x1b[1;31mred\x1b[0m\t\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x08\x1b(Bc\x1b[?25l\r\nd\x1b7e";
         for size in 1..written.len() {
-            let (mut escapes, mut text) = (Escapes::default(), Vec::new());
+            let (mut escapes, mut text) = (AnsiEscapeParser::default(), Vec::new());
             written.chunks(size).for_each(|piece| escapes.strip(piece, &mut text));
             assert_eq!(std::string::String::from_utf8_lossy(&text), "red\tabc\r\nde", "{size}");
         }

@@ -9,9 +9,10 @@ use tokio::process::Command;
 use crate::workspace::Workspace;
 
 /// Variables that hold the keys of model providers; no command gets them.
-const KEYS: &[&str] = &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
+const PROVIDER_KEY_VARIABLES: &[&str] =
+    &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
 /// Variables that keep programs from asking, paging and colouring.
-const PLAIN: &[(&str, &str)] = &[
+const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("CI", "true"),
     ("NO_COLOR", "1"),
     ("TERM", "dumb"),
@@ -21,28 +22,28 @@ const PLAIN: &[(&str, &str)] = &[
     ("GIT_TERMINAL_PROMPT", "0"),
 ];
 /// Variables that a command which only reads is given; none of them carries a secret or names a program.
-const HARMLESS: &[&str] = &["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "TMPDIR", "TZ", "USER"];
+const SAFE_VARIABLES: &[&str] = &["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "TMPDIR", "TZ", "USER"];
 
 /// Returns a shell that runs `script` with the variables of this process, but for those that are secret.
-pub(super) fn inherited(script: &str, workspace: &Workspace, secrets: &[String]) -> Command {
-    let mut command = shell(script, workspace);
-    for name in KEYS.iter().copied().chain(secrets.iter().map(String::as_str)) {
+pub(super) fn inherited_shell(script: &str, workspace: &Workspace, secrets: &[String]) -> Command {
+    let mut command = shell_command(script, workspace);
+    for name in PROVIDER_KEY_VARIABLES.iter().copied().chain(secrets.iter().map(String::as_str)) {
         command.env_remove(name);
     }
-    command.envs(PLAIN.iter().copied());
+    command.envs(NONINTERACTIVE_VARIABLES.iter().copied());
     command
 }
 
 /// Returns a shell that runs `script` with few variables, and no program from the workspace.
-pub(super) fn guarded(script: &str, workspace: &Workspace) -> Command {
-    let mut command = shell(script, workspace);
+pub(super) fn restricted_shell(script: &str, workspace: &Workspace) -> Command {
+    let mut command = shell_command(script, workspace);
     restrict(&mut command, workspace);
     command
 }
 
 /// Returns a program with few variables.
-pub(super) fn program(path: &Path, workspace: &Workspace) -> Command {
-    let mut command = started_in(path, workspace);
+pub(super) fn restricted_program(path: &Path, workspace: &Workspace) -> Command {
+    let mut command = command_in_workspace(path, workspace);
     restrict(&mut command, workspace);
     command
 }
@@ -52,14 +53,15 @@ pub(super) fn find_program(name: &str, workspace: &Workspace) -> Option<PathBuf>
     search_path(workspace).into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-fn shell(script: &str, workspace: &Workspace) -> Command {
+fn shell_command(script: &str, workspace: &Workspace) -> Command {
     let bash = Path::new("/bin/bash");
-    let mut command = started_in(if bash.is_file() { bash } else { Path::new("/bin/sh") }, workspace);
+    let mut command =
+        command_in_workspace(if bash.is_file() { bash } else { Path::new("/bin/sh") }, workspace);
     command.arg("-c").arg(script);
     command
 }
 
-fn started_in(program: &Path, workspace: &Workspace) -> Command {
+fn command_in_workspace(program: &Path, workspace: &Workspace) -> Command {
     let mut command = Command::new(program);
     command.current_dir(workspace.root()).stdin(Stdio::null()).kill_on_drop(true).process_group(0);
     command
@@ -68,8 +70,8 @@ fn started_in(program: &Path, workspace: &Workspace) -> Command {
 fn restrict(command: &mut Command, workspace: &Workspace) {
     command
         .env_clear()
-        .envs(HARMLESS.iter().filter_map(|name| env::var_os(name).map(|value| (name, value))))
-        .envs(PLAIN.iter().copied())
+        .envs(SAFE_VARIABLES.iter().filter_map(|name| env::var_os(name).map(|value| (name, value))))
+        .envs(NONINTERACTIVE_VARIABLES.iter().copied())
         .env("PATH", env::join_paths(search_path(workspace)).unwrap_or_default());
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
-use crate::execute::{environment, reads};
+use crate::execute::{environment, read_only};
 use crate::permission::SECRET_NAMES;
 use crate::workspace::Workspace;
 
 /// Settings that name programs, with values that name none.
-const SETTINGS: &[(&str, &str)] = &[
+const NEUTRAL_SETTINGS: &[(&str, &str)] = &[
     ("core.pager", "cat"),
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
@@ -29,26 +29,28 @@ const SETTINGS: &[(&str, &str)] = &[
     ("protocol.allow", "never"),
 ];
 /// Settings with a name in the middle that name programs.
-const NAMED: &str = r"^(filter\..*\.(clean|smudge|process|required)|diff\..*\.(command|textconv))$";
+const PROGRAM_SETTINGS_PATTERN: &str =
+    r"^(filter\..*\.(clean|smudge|process|required)|diff\..*\.(command|textconv))$";
 /// Variables that keep git from writing and asking.
-const QUIET: &[(&str, &str)] =
+const QUIET_VARIABLES: &[(&str, &str)] =
     &[("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_LAZY_FETCH", "1")];
 /// How long reading the configuration may take.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What git is given beside its arguments, for as long as it runs.
-pub(super) struct Guard {
+pub(super) struct GitEnvironment {
     pub variables: Vec<(String, String)>,
     _attributes: NamedTempFile,
 }
 
 /// Returns what keeps git from starting any of them, and from showing what changed in files of secrets.
-pub(super) async fn guard(workspace: &Workspace) -> Result<Guard, String> {
-    let attributes = attributes().map_err(|error| format!("git cannot be kept from secrets: {error}"))?;
+pub(super) async fn safe_environment(workspace: &Workspace) -> Result<GitEnvironment, String> {
+    let attributes =
+        write_attributes_file().map_err(|error| format!("git cannot be kept from secrets: {error}"))?;
     let mut settings: Vec<(String, String)> =
-        SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        NEUTRAL_SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     settings.push(("core.attributesFile".to_owned(), attributes.path().display().to_string()));
-    for name in named_programs(workspace).await? {
+    for name in program_settings(workspace).await? {
         let value = if name.ends_with(".required") { "false" } else { "" };
         settings.push((name, value.to_owned()));
     }
@@ -57,24 +59,24 @@ pub(super) async fn guard(workspace: &Workspace) -> Result<Guard, String> {
         variables.push((format!("GIT_CONFIG_KEY_{index}"), name));
         variables.push((format!("GIT_CONFIG_VALUE_{index}"), value));
     }
-    variables.extend(QUIET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    Ok(Guard { variables, _attributes: attributes })
+    variables.extend(QUIET_VARIABLES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    Ok(GitEnvironment { variables, _attributes: attributes })
 }
 
 /// Returns attributes that make files of secrets count as binary: a change of one is told, and not shown.
-fn attributes() -> io::Result<NamedTempFile> {
+fn write_attributes_file() -> io::Result<NamedTempFile> {
     let mut file = NamedTempFile::new()?;
     for name in SECRET_NAMES {
-        writeln!(file, "{} -diff", reads::in_any_case(name))?;
+        writeln!(file, "{} -diff", read_only::case_insensitive_glob(name))?;
     }
     file.flush()?;
     Ok(file)
 }
 
 /// Returns the arguments of git for `words`, whose first is an allowed sub-command.
-pub(super) fn arguments(words: &[String]) -> Vec<String> {
+pub(super) fn safe_arguments(words: &[String]) -> Vec<String> {
     let sub_command = words.first().map_or("", String::as_str);
-    let fixed = fixed(sub_command).iter().map(|word| (*word).to_owned());
+    let fixed = forced_options(sub_command).iter().map(|word| (*word).to_owned());
     ["--no-pager", sub_command]
         .map(str::to_owned)
         .into_iter()
@@ -84,7 +86,7 @@ pub(super) fn arguments(words: &[String]) -> Vec<String> {
 }
 
 /// Returns what a sub-command is always given first.
-fn fixed(sub_command: &str) -> &'static [&'static str] {
+fn forced_options(sub_command: &str) -> &'static [&'static str] {
     match sub_command {
         // The workspace may be a folder of a larger repository.
         "log" | "show" | "diff" => {
@@ -99,10 +101,16 @@ fn fixed(sub_command: &str) -> &'static [&'static str] {
 }
 
 /// Returns the settings of this repository that match [`NAMED`].
-async fn named_programs(workspace: &Workspace) -> Result<Vec<String>, String> {
+async fn program_settings(workspace: &Workspace) -> Result<Vec<String>, String> {
     let Some(git) = environment::find_program("git", workspace) else { return Ok(Vec::new()) };
-    let mut command = environment::program(&git, workspace);
-    command.envs(QUIET.iter().copied()).args(["config", "--includes", "--name-only", "--get-regexp", NAMED]);
+    let mut command = environment::restricted_program(&git, workspace);
+    command.envs(QUIET_VARIABLES.iter().copied()).args([
+        "config",
+        "--includes",
+        "--name-only",
+        "--get-regexp",
+        PROGRAM_SETTINGS_PATTERN,
+    ]);
     let failed = |reason: String| format!("git cannot read its configuration: {reason}");
     match tokio::time::timeout(CONFIG_TIMEOUT, command.output()).await {
         // 1 means that no setting matches.

@@ -11,70 +11,70 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::execute::output::Output;
+use crate::execute::output::ShellOutput;
 
 /// How long a command has to end by itself once it was asked to.
-const GRACE: Duration = Duration::from_secs(2);
+const TERMINATION_GRACE: Duration = Duration::from_secs(2);
 /// How much is read at once.
-const PIECE_BYTES: usize = 32 * 1024;
+const CHUNK_BYTES: usize = 32 * 1024;
 /// The most bytes that are read of what is left in the pipe when the command has ended.
-const REST_BYTES_MAX: usize = 1024 * 1024;
+const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum CommandExit {
     /// By itself, with this status, or by a signal.
     Exited(Option<i32>),
-    TooLong,
+    TimedOut,
     Cancelled,
 }
 
 /// Runs the command to its end, or ends it and all it started. What it leaves in the background goes on, and is no
 /// longer listened to.
-pub(super) async fn run(
+pub(super) async fn run_command(
     mut command: Command,
     timeout: Duration,
     cancel: &CancellationToken,
-    output: &mut Output,
-) -> io::Result<Ended> {
+    output: &mut ShellOutput,
+) -> io::Result<CommandExit> {
     // One pipe for both outputs keeps their order.
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
     // It holds the writing end open.
     drop(command);
-    let mut group = Group::of(&child);
+    let mut group = ProcessGroup::from_child(&child);
     let mut running =
-        Running { pipe: Receiver::from_owned_fd(OwnedFd::from(reader))?, is_open: true, output };
+        OutputReader { pipe: Receiver::from_owned_fd(OwnedFd::from(reader))?, is_open: true, output };
     let ended = tokio::select! {
         biased;
-        () = cancel.cancelled() => Ended::Cancelled,
-        () = tokio::time::sleep(timeout) => Ended::TooLong,
-        status = running.until_exit(&mut child) => Ended::Exited(status?),
+        () = cancel.cancelled() => CommandExit::Cancelled,
+        () = tokio::time::sleep(timeout) => CommandExit::TimedOut,
+        status = running.read_until_exit(&mut child) => CommandExit::Exited(status?),
     };
-    if let Ended::Exited(_) = ended {
+    if let CommandExit::Exited(_) = ended {
         group.leader = None;
     } else {
         group.signal(Signal::TERM);
-        let _ = tokio::time::timeout(GRACE, running.until_exit(&mut child)).await;
+        let _ = tokio::time::timeout(TERMINATION_GRACE, running.read_until_exit(&mut child)).await;
         group.signal(Signal::KILL);
         let _ = child.wait().await;
     }
-    running.rest();
+    running.drain_pipe();
     Ok(ended)
 }
 
 /// A command whose output is being read.
-struct Running<'a> {
+struct OutputReader<'a> {
     pipe: Receiver,
     is_open: bool,
-    output: &'a mut Output,
+    output: &'a mut ShellOutput,
 }
 
-impl Running<'_> {
+impl OutputReader<'_> {
     /// Reads until the command has ended; others may still hold the pipe open then.
-    async fn until_exit(&mut self, child: &mut Child) -> io::Result<Option<i32>> {
-        let mut piece = vec![0; PIECE_BYTES];
+    async fn read_until_exit(&mut self, child: &mut Child) -> io::Result<Option<i32>> {
+        let mut piece = vec![0; CHUNK_BYTES];
         loop {
             tokio::select! {
                 read = self.pipe.read(&mut piece), if self.is_open => match read {
@@ -87,10 +87,10 @@ impl Running<'_> {
     }
 
     /// Takes what is in the pipe at this moment, without waiting for more.
-    fn rest(&mut self) {
-        let mut piece = vec![0; PIECE_BYTES];
+    fn drain_pipe(&mut self) {
+        let mut piece = vec![0; CHUNK_BYTES];
         let mut total = 0;
-        while self.is_open && total < REST_BYTES_MAX {
+        while self.is_open && total < DRAIN_BYTES_MAX {
             // The system is asked, not the runtime: it may not have heard of the last bytes yet.
             match rustix::io::read(self.pipe.as_fd(), &mut piece) {
                 Ok(count @ 1..) => {
@@ -104,12 +104,12 @@ impl Running<'_> {
 }
 
 /// The processes of one command. Dropping it ends them all, unless the command has ended by itself.
-struct Group {
+struct ProcessGroup {
     leader: Option<Pid>,
 }
 
-impl Group {
-    fn of(child: &Child) -> Self {
+impl ProcessGroup {
+    fn from_child(child: &Child) -> Self {
         Self { leader: child.id().and_then(|id| Pid::from_raw(id.cast_signed())) }
     }
 
@@ -121,7 +121,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }

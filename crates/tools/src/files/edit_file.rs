@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::ToolSpec;
-use runtime::{Review, Tool, ToolContext, ToolOutput};
+use runtime::{CallReview, Tool, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::arguments;
-use crate::files::change::{Changes, Rewrite};
-use crate::files::text::{self, Edit};
+use crate::files::file_change::{FileChanges, TextRewrite};
+use crate::files::text_replacement::{self, TextReplacement};
+use crate::parse_args;
 
 /// The most replacements of one call.
 const EDITS_MAX: usize = 200;
 
 /// The tool.
-pub(crate) struct EditFile {
-    changes: Arc<Changes>,
+pub(crate) struct EditFileTool {
+    changes: Arc<FileChanges>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct EditFileArgs {
     /// The file, relative to the workspace.
     path: String,
     /// The text as it is in the file, without line numbers; unique unless replace_all.
@@ -37,23 +37,23 @@ struct Args {
     replace_all: Option<bool>,
     /// Several replacements, instead of old_string and new_string.
     #[serde(default)]
-    edits: Vec<Edit>,
+    edits: Vec<TextReplacement>,
 }
 
-impl EditFile {
+impl EditFileTool {
     /// Returns the tool.
-    pub fn new(changes: Arc<Changes>) -> Self {
+    pub fn new(changes: Arc<FileChanges>) -> Self {
         Self { changes }
     }
 }
 
-impl Args {
-    fn read(args: &Value) -> Result<(String, Arc<Rewrite>), String> {
-        let Self { path, old_string, new_string, replace_all, mut edits } = arguments(args)?;
+impl EditFileArgs {
+    fn parse(args: &Value) -> Result<(String, Arc<TextRewrite>), String> {
+        let Self { path, old_string, new_string, replace_all, mut edits } = parse_args(args)?;
         match (old_string, new_string) {
             (Some(old_string), Some(new_string)) => {
                 let replace_all = replace_all.unwrap_or_default();
-                edits.insert(0, Edit { old_string, new_string, replace_all });
+                edits.insert(0, TextReplacement { old_string, new_string, replace_all });
             }
             (None, None) if replace_all.is_none() => {}
             _ => return Err("bad arguments: old_string and new_string belong together".to_owned()),
@@ -63,7 +63,7 @@ impl Args {
         }
         let shown = path.clone();
         let rewrite = move |old: Option<&str>| match old {
-            Some(old) => text::apply(old, &edits).map(|(text, _)| text),
+            Some(old) => text_replacement::apply_replacements(old, &edits).map(|(text, _)| text),
             None => Err(format!("there is no {shown:?} in the workspace; write_file makes a new file")),
         };
         Ok((path, Arc::new(rewrite)))
@@ -71,9 +71,9 @@ impl Args {
 }
 
 #[async_trait]
-impl Tool for EditFile {
+impl Tool for EditFileTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::taking::<Args>(
+        ToolSpec::for_args::<EditFileArgs>(
             "edit_file",
             "Replaces text of one file of the workspace that was read before. The text must match \
                           exactly, blanks included. Several edits of one call apply one after the other, all or none.",
@@ -81,19 +81,19 @@ impl Tool for EditFile {
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        Args::read(args).map(drop)
+        EditFileArgs::parse(args).map(drop)
     }
 
-    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
-        match Args::read(args) {
-            Ok((path, rewrite)) => self.changes.review(&path, rewrite, context).await,
-            Err(_) => Review::default(),
+    async fn review(&self, args: &Value, context: &ToolContext) -> CallReview {
+        match EditFileArgs::parse(args) {
+            Ok((path, rewrite)) => self.changes.review_change(&path, rewrite, context).await,
+            Err(_) => CallReview::default(),
         }
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        match Args::read(args) {
-            Ok((path, rewrite)) => self.changes.make(&path, rewrite, context).await,
+        match EditFileArgs::parse(args) {
+            Ok((path, rewrite)) => self.changes.apply_change(&path, rewrite, context).await,
             Err(reason) => ToolOutput::error(reason),
         }
     }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::permission::{self, Hidden};
-use crate::reading::ReadingTool;
+use crate::permission::{self, HiddenPaths};
+use crate::read_only_tool::ReadOnlyTool;
 use crate::workspace::Workspace;
 
 /// The most entries listed.
@@ -16,34 +16,34 @@ const ENTRIES_MAX: usize = 500;
 /// What a call says.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Args {
+pub(crate) struct LsArgs {
     /// The folder, relative to the workspace. Default: the workspace.
     #[serde(default)]
     path: Option<String>,
 }
 
-pub(crate) const LS: ReadingTool<Args> = ReadingTool {
+pub(crate) const LS: ReadOnlyTool<LsArgs> = ReadOnlyTool {
     name: "ls",
     description: "Lists one folder of the workspace: folders end in /, files show their size in bytes.",
     path: |args| args.path.as_deref(),
-    read: list,
+    read: list_folder,
 };
 
-fn list(
+fn list_folder(
     workspace: &Workspace,
-    args: &Args,
-    hidden: Hidden,
+    args: &LsArgs,
+    hidden: HiddenPaths,
     _cancel: &CancellationToken,
 ) -> Result<String, String> {
     let path = args.path.as_deref().unwrap_or(".");
-    let folder = workspace.find(path)?;
-    let hidden = hidden.below(workspace.shown(&folder));
+    let folder = workspace.resolve_existing(path)?;
+    let hidden = hidden.for_search_below(workspace.relative_path(&folder));
     let mut left_out = 0;
     let entries = fs::read_dir(&folder).map_err(|error| format!("{path:?} cannot be listed: {error}"))?;
     let mut lines: Vec<String> = entries
         .filter_map(Result::ok)
         .filter(|entry| {
-            let is_hidden = hidden.hides(workspace.shown(&entry.path()));
+            let is_hidden = hidden.is_hidden(workspace.relative_path(&entry.path()));
             left_out += usize::from(is_hidden);
             !is_hidden
         })
@@ -66,6 +66,6 @@ fn list(
         lines.truncate(ENTRIES_MAX);
         lines.push(format!("[{} more entries; glob finds them by name]", total - ENTRIES_MAX));
     }
-    lines.extend(permission::note(left_out));
+    lines.extend(permission::hidden_note(left_out));
     Ok(lines.join("\n"))
 }

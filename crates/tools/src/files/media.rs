@@ -8,7 +8,7 @@ const PDF_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct MediaFormat {
     /// The media type.
     pub media_type: &'static str,
     /// The most bytes that are shown to a model.
@@ -16,15 +16,15 @@ pub(super) struct Kind {
 }
 
 /// Returns what a file that begins with these bytes is; `None` when a model cannot look at it.
-pub(super) fn kind(beginning: &[u8]) -> Option<Kind> {
-    let image = |media_type| Some(Kind { media_type, bytes_max: IMAGE_BYTES_MAX });
+pub(super) fn detect_media(beginning: &[u8]) -> Option<MediaFormat> {
+    let image = |media_type| Some(MediaFormat { media_type, bytes_max: IMAGE_BYTES_MAX });
     match beginning {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => image("image/png"),
         [0xff, 0xd8, 0xff, ..] => image("image/jpeg"),
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => image("image/gif"),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => image("image/webp"),
         [b'%', b'P', b'D', b'F', b'-', ..] => {
-            Some(Kind { media_type: "application/pdf", bytes_max: PDF_BYTES_MAX })
+            Some(MediaFormat { media_type: "application/pdf", bytes_max: PDF_BYTES_MAX })
         }
         _ => None,
     }

@@ -10,36 +10,36 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{Artifact, Write};
 use model::ToolSpec;
-use protocol::{Block, ThreadId};
-use runtime::{Repeat, Review, Tool, ToolContext, ToolOutput, Update};
+use protocol::{ContentBlock, ThreadId};
+use runtime::{CallReview, GraphUpdate, RepeatSafety, Tool, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::files::lines::{self, LINES_MAX, Page, Range};
-use crate::files::media::{self, Kind};
-use crate::files::reading;
-use crate::files::seen::{self, Seen};
+use crate::files::line_range::{self, LINES_MAX, LinePage, LineRange};
+use crate::files::media::{self, MediaFormat};
+use crate::files::read_tracker::{self, ReadTracker};
+use crate::files::review_read;
 use crate::workspace::Workspace;
-use crate::workspace::place::Folders;
-use crate::{BINARY_PROBE_BYTES, arguments};
+use crate::workspace::confined_file::FolderCreation;
+use crate::{BINARY_PROBE_BYTES, parse_args};
 
 /// The most bytes of a file that a call reads on its way to the lines asked for.
 const SCANNED_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The most bytes of a file that may be changed after it was shown; a larger one is not hashed.
-const KNOWN_BYTES_MAX: u64 = 10 * 1024 * 1024;
+const TRACKED_BYTES_MAX: u64 = 10 * 1024 * 1024;
 /// What a path begins with that names a stored output.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact:";
 
 /// The tool.
-pub(crate) struct ReadFile {
-    seen: Arc<Seen>,
+pub(crate) struct ReadFileTool {
+    read_tracker: Arc<ReadTracker>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct ReadFileArgs {
     /// The file, relative to the workspace, or artifact:<name>.
     path: String,
     /// The first line. Default: 1.
@@ -53,70 +53,70 @@ struct Args {
 }
 
 /// What a file shows.
-enum Shown {
+enum ReadFileOutput {
     Text(String),
-    Media { kind: Kind, bytes: Vec<u8> },
+    Media { kind: MediaFormat, bytes: Vec<u8> },
 }
 
 /// One call, away from the async threads.
-struct Job {
-    seen: Arc<Seen>,
+struct ReadFileJob {
+    read_tracker: Arc<ReadTracker>,
     root: PathBuf,
     thread_id: ThreadId,
     cancel: CancellationToken,
 }
 
-impl ReadFile {
+impl ReadFileTool {
     /// Returns the tool; `seen` learns what it shows.
-    pub fn new(seen: Arc<Seen>) -> Self {
-        Self { seen }
+    pub fn new(read_tracker: Arc<ReadTracker>) -> Self {
+        Self { read_tracker }
     }
 }
 
 #[async_trait]
-impl Tool for ReadFile {
+impl Tool for ReadFileTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::taking::<Args>(
+        ToolSpec::for_args::<ReadFileArgs>(
             "read_file",
             "Shows lines of a text file of the workspace, each with its number; an image or a PDF to \
                           look at; or all of an earlier output that was too long, as artifact:<name>.",
         )
     }
 
-    fn repeat(&self) -> Repeat {
-        Repeat::Safe
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Safe
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        arguments::<Args>(args).map(drop)
+        parse_args::<ReadFileArgs>(args).map(drop)
     }
 
-    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
-        match arguments::<Args>(args) {
-            Ok(args) if args.path.starts_with(ARTIFACT_PREFIX) => Review::default(),
-            Ok(args) => reading(&context.workspace, &args.path),
-            Err(_) => Review::default(),
+    async fn review(&self, args: &Value, context: &ToolContext) -> CallReview {
+        match parse_args::<ReadFileArgs>(args) {
+            Ok(args) if args.path.starts_with(ARTIFACT_PREFIX) => CallReview::default(),
+            Ok(args) => review_read(&context.workspace, &args.path),
+            Err(_) => CallReview::default(),
         }
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let args: Args = match arguments(args) {
+        let args: ReadFileArgs = match parse_args(args) {
             Ok(args) => args,
             Err(reason) => return ToolOutput::error(reason),
         };
         if let Some(name) = args.path.strip_prefix(ARTIFACT_PREFIX) {
             let name = name.to_owned();
-            return stored(&name, args, context).await;
+            return read_artifact(&name, args, context).await;
         }
-        let job = Job {
-            seen: Arc::clone(&self.seen),
+        let job = ReadFileJob {
+            read_tracker: Arc::clone(&self.read_tracker),
             root: context.workspace.clone(),
             thread_id: context.thread_id,
             cancel: context.cancel.clone(),
         };
-        match tokio::task::spawn_blocking(move || job.show(&args)).await {
-            Ok(Ok(Shown::Text(text))) => ToolOutput::success(text),
-            Ok(Ok(Shown::Media { kind, bytes })) => look(context.thread_id, kind, bytes),
+        match tokio::task::spawn_blocking(move || job.read(&args)).await {
+            Ok(Ok(ReadFileOutput::Text(text))) => ToolOutput::success(text),
+            Ok(Ok(ReadFileOutput::Media { kind, bytes })) => media_output(context.thread_id, kind, bytes),
             Ok(Err(reason)) => ToolOutput::error(reason),
             Err(_) => {
                 ToolOutput::error("the tool broke off; the call may be repeated with narrower arguments")
@@ -125,61 +125,66 @@ impl Tool for ReadFile {
     }
 }
 
-impl Job {
-    fn show(&self, args: &Args) -> Result<Shown, String> {
-        let failed = |error: io::Error| cannot(&args.path, &error);
+impl ReadFileJob {
+    fn read(&self, args: &ReadFileArgs) -> Result<ReadFileOutput, String> {
+        let failed = |error: io::Error| io_error_text(&args.path, &error);
         let workspace = Workspace::open(&self.root)?;
-        let path = workspace.find(&args.path)?;
+        let path = workspace.resolve_existing(&args.path)?;
         if path.is_dir() {
             return Err(format!("{:?} is a folder; ls lists it", args.path));
         }
-        let place = workspace.target(&args.path)?.place(Folders::Existing).map_err(failed)?;
+        let place = workspace.resolve(&args.path)?.open_parent(FolderCreation::MustExist).map_err(failed)?;
         let file = place.open().map_err(failed)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let size = file.metadata().map_err(failed)?.len();
         let mut reader = BufReader::new(file);
         let probe = reader.fill_buf().map_err(failed)?;
-        if let Some(kind) = media::kind(probe) {
-            return self.media(args, kind, size, reader);
+        if let Some(kind) = media::detect_media(probe) {
+            return self.read_media(args, kind, size, reader);
         }
         if probe[..probe.len().min(BINARY_PROBE_BYTES)].contains(&0) {
             return Err(format!("{:?} is a binary file of {size} bytes", args.path));
         }
-        if size <= KNOWN_BYTES_MAX {
-            self.known(args, &path, reader).map(Shown::Text)
+        if size <= TRACKED_BYTES_MAX {
+            self.read_tracked_lines(args, &path, reader).map(ReadFileOutput::Text)
         } else {
             let mut scanned = reader.take(SCANNED_BYTES_MAX);
-            let range = Range::of(args.offset, args.limit);
-            let page = lines::page(&mut scanned, range, &self.cancel).map_err(failed)?;
-            if page.is_whole && size > SCANNED_BYTES_MAX {
+            let range = LineRange::from_options(args.offset, args.limit);
+            let page = line_range::read_page(&mut scanned, range, &self.cancel).map_err(failed)?;
+            if page.is_end_reached && size > SCANNED_BYTES_MAX {
                 return Err(format!(
                     "{:?} has {size} bytes, too many to count its lines; grep finds text in it",
                     args.path
                 ));
             }
-            told(&args.path, page, range).map(Shown::Text)
+            page_text(&args.path, page, range).map(ReadFileOutput::Text)
         }
     }
 
     /// Shows lines of a file that may be changed afterwards.
-    fn known(&self, args: &Args, path: &Path, mut reader: BufReader<File>) -> Result<String, String> {
-        let failed = |error: io::Error| cannot(&args.path, &error);
+    fn read_tracked_lines(
+        &self,
+        args: &ReadFileArgs,
+        path: &Path,
+        mut reader: BufReader<File>,
+    ) -> Result<String, String> {
+        let failed = |error: io::Error| io_error_text(&args.path, &error);
         let mut bytes = Vec::new();
-        reader.by_ref().take(KNOWN_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-        let range = Range::of(args.offset, args.limit);
-        let page = lines::page(&mut Cursor::new(&bytes), range, &self.cancel).map_err(failed)?;
-        let text = told(&args.path, page, range)?;
-        self.seen.learn(self.thread_id, path, seen::hash(&bytes));
+        reader.by_ref().take(TRACKED_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let range = LineRange::from_options(args.offset, args.limit);
+        let page = line_range::read_page(&mut Cursor::new(&bytes), range, &self.cancel).map_err(failed)?;
+        let text = page_text(&args.path, page, range)?;
+        self.read_tracker.record_read(self.thread_id, path, read_tracker::hash_content(&bytes));
         Ok(text)
     }
 
-    fn media(
+    fn read_media(
         &self,
-        args: &Args,
-        kind: Kind,
+        args: &ReadFileArgs,
+        kind: MediaFormat,
         size: u64,
         mut reader: BufReader<File>,
-    ) -> Result<Shown, String> {
-        let failed = |error: io::Error| cannot(&args.path, &error);
+    ) -> Result<ReadFileOutput, String> {
+        let failed = |error: io::Error| io_error_text(&args.path, &error);
         if size > kind.bytes_max {
             return Err(format!(
                 "{:?} is {} of {size} bytes; only up to {} can be looked at",
@@ -189,59 +194,69 @@ impl Job {
         let mut bytes = Vec::new();
         reader.rewind().map_err(failed)?;
         reader.take(kind.bytes_max).read_to_end(&mut bytes).map_err(failed)?;
-        Ok(Shown::Media { kind, bytes })
+        Ok(ReadFileOutput::Media { kind, bytes })
     }
 }
 
 /// Returns an output that holds the file by reference, and keeps its bytes with the thread.
-fn look(thread_id: ThreadId, kind: Kind, bytes: Vec<u8>) -> ToolOutput {
+fn media_output(thread_id: ThreadId, kind: MediaFormat, bytes: Vec<u8>) -> ToolOutput {
     let sha256 = protocol::sha256_hex(&bytes);
     let (media_type, size) = (kind.media_type.to_owned(), bytes.len() as u64);
-    let block =
-        Block::Media { media_type: media_type.clone(), sha256: Some(sha256.clone()), bytes: Some(size) };
+    let block = ContentBlock::Media {
+        media_type: media_type.clone(),
+        sha256: Some(sha256.clone()),
+        bytes: Some(size),
+    };
     let artifact = Artifact { thread_id, sha256, media_type, bytes, created_at: Timestamp::now() };
     let mut output = ToolOutput::success(format!("{}, {size} bytes", kind.media_type));
     output.content.push(block);
-    output.with_update(Update { writes: vec![Write::PutArtifact(artifact)], ..Update::default() })
+    output.with_update(GraphUpdate { writes: vec![Write::PutArtifact(artifact)], ..GraphUpdate::default() })
 }
 
 /// Shows what was stored with the thread: lines of a text, whatever it was called, or something to look at.
-async fn stored(name: &str, args: Args, context: &ToolContext) -> ToolOutput {
+async fn read_artifact(name: &str, args: ReadFileArgs, context: &ToolContext) -> ToolOutput {
     let found = context.store.artifact(context.thread_id, name).await;
     let artifact = match found {
         Ok(Some(artifact)) => artifact,
         Ok(None) => return ToolOutput::error(format!("nothing is stored as {:?} in this thread", args.path)),
         Err(error) => return ToolOutput::error(format!("{:?} cannot be read: {error}", args.path)),
     };
-    if let Some(kind) = media::kind(&artifact.bytes) {
-        return look(context.thread_id, kind, artifact.bytes);
+    if let Some(kind) = media::detect_media(&artifact.bytes) {
+        return media_output(context.thread_id, kind, artifact.bytes);
     }
     let cancel = context.cancel.clone();
-    crate::blocking(move || stored_lines(&args, &artifact, &cancel)).await
+    crate::run_blocking(move || artifact_lines(&args, &artifact, &cancel)).await
 }
 
 /// Returns lines of a stored text. One that is too long is shown as several: there is no other way to its end.
-fn stored_lines(args: &Args, artifact: &Artifact, cancel: &CancellationToken) -> Result<String, String> {
+fn artifact_lines(
+    args: &ReadFileArgs,
+    artifact: &Artifact,
+    cancel: &CancellationToken,
+) -> Result<String, String> {
     let bytes = &artifact.bytes;
     if bytes[..bytes.len().min(BINARY_PROBE_BYTES)].contains(&0) {
         let (kind, size) = (&artifact.media_type, bytes.len());
         return Err(format!("{:?} is {kind} of {size} bytes, not text", args.path));
     }
     let text = String::from_utf8_lossy(bytes);
-    let range = Range::of(args.offset, args.limit);
-    let page = lines::page(&mut Cursor::new(lines::folded(&text).as_bytes()), range, cancel);
-    told(&args.path, page.map_err(|error| cannot(&args.path, &error))?, range)
+    let range = LineRange::from_options(args.offset, args.limit);
+    let page =
+        line_range::read_page(&mut Cursor::new(line_range::wrap_long_lines(&text).as_bytes()), range, cancel);
+    page_text(&args.path, page.map_err(|error| io_error_text(&args.path, &error))?, range)
 }
 
-fn told(path: &str, page: Page, range: Range) -> Result<String, String> {
+fn page_text(path: &str, page: LinePage, range: LineRange) -> Result<String, String> {
     match page.lines {
         0 => Ok("(empty file)".to_owned()),
-        lines if page.is_whole && range.offset > lines => Err(format!("{path:?} has only {lines} lines")),
+        lines if page.is_end_reached && range.offset > lines => {
+            Err(format!("{path:?} has only {lines} lines"))
+        }
         _ => Ok(page.text),
     }
 }
 
-fn cannot(path: &str, error: &io::Error) -> String {
+fn io_error_text(path: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::Interrupted => "cancelled".to_owned(),
         _ => format!("{path:?} cannot be read: {error}"),

@@ -4,50 +4,50 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::ToolSpec;
-use runtime::{Review, Tool, ToolContext, ToolOutput};
+use runtime::{CallReview, Tool, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::arguments;
-use crate::files::change::{Changes, Rewrite};
-use crate::files::text;
+use crate::files::file_change::{FileChanges, TextRewrite};
+use crate::files::text_replacement;
+use crate::parse_args;
 
 /// The tool.
-pub(crate) struct WriteFile {
-    changes: Arc<Changes>,
+pub(crate) struct WriteFileTool {
+    changes: Arc<FileChanges>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct WriteFileArgs {
     /// The file, relative to the workspace.
     path: String,
     /// All that the file shall hold.
     content: String,
 }
 
-impl WriteFile {
+impl WriteFileTool {
     /// Returns the tool.
-    pub fn new(changes: Arc<Changes>) -> Self {
+    pub fn new(changes: Arc<FileChanges>) -> Self {
         Self { changes }
     }
 }
 
-impl Args {
-    fn rewrite(self) -> (String, Arc<Rewrite>) {
+impl WriteFileArgs {
+    fn into_rewrite(self) -> (String, Arc<TextRewrite>) {
         let Self { path, content } = self;
         let rewrite = move |old: Option<&str>| {
-            Ok(old.map_or_else(|| content.clone(), |old| text::in_style_of(old, &content)))
+            Ok(old.map_or_else(|| content.clone(), |old| text_replacement::match_style(old, &content)))
         };
         (path, Arc::new(rewrite))
     }
 }
 
 #[async_trait]
-impl Tool for WriteFile {
+impl Tool for WriteFileTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::taking::<Args>(
+        ToolSpec::for_args::<WriteFileArgs>(
             "write_file",
             "Writes a whole text file of the workspace; missing folders are made. A file that exists \
                           must have been read before, and keeps its line ends. For a change of a part, edit_file is \
@@ -56,19 +56,19 @@ impl Tool for WriteFile {
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        arguments::<Args>(args).map(drop)
+        parse_args::<WriteFileArgs>(args).map(drop)
     }
 
-    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
-        match arguments::<Args>(args).map(Args::rewrite) {
-            Ok((path, rewrite)) => self.changes.review(&path, rewrite, context).await,
-            Err(_) => Review::default(),
+    async fn review(&self, args: &Value, context: &ToolContext) -> CallReview {
+        match parse_args::<WriteFileArgs>(args).map(WriteFileArgs::into_rewrite) {
+            Ok((path, rewrite)) => self.changes.review_change(&path, rewrite, context).await,
+            Err(_) => CallReview::default(),
         }
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        match arguments::<Args>(args).map(Args::rewrite) {
-            Ok((path, rewrite)) => self.changes.make(&path, rewrite, context).await,
+        match parse_args::<WriteFileArgs>(args).map(WriteFileArgs::into_rewrite) {
+            Ok((path, rewrite)) => self.changes.apply_change(&path, rewrite, context).await,
             Err(reason) => ToolOutput::error(reason),
         }
     }

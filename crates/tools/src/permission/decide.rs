@@ -2,20 +2,20 @@
 
 use std::path::{Component, Path};
 
-use runtime::{Review, Subject};
+use runtime::{CallReview, CallSubject};
 
 use crate::execute;
-use crate::permission::command::{self, Part};
-use crate::permission::hidden::hides_any;
-use crate::permission::rule::{Reading, Rule};
+use crate::permission::command_parts::{self, CommandPart};
+use crate::permission::hidden_paths::can_hide_paths;
+use crate::permission::rule::{MatchMode, PermissionRule};
 use crate::permission::{Permissions, looks_secret};
 
 /// Tools that look at the workspace and change nothing.
-const READING: &[&str] = &["read_file", "ls", "glob", "grep"];
+const READ_ONLY_TOOLS: &[&str] = &["read_file", "ls", "glob", "grep"];
 /// Tools that tell what they touch: without a subject a call of them is refused by the tool, and does nothing.
-const TELLING: &[&str] = &["read_file", "ls", "glob", "grep", "write_file", "edit_file", "execute"];
+const SUBJECT_TOOLS: &[&str] = &["read_file", "ls", "glob", "grep", "write_file", "edit_file", "execute"];
 /// Tools of ours that need no rule.
-const HARMLESS: &[&str] = &["write_todos"];
+const UNRESTRICTED_TOOLS: &[&str] = &["write_todos"];
 /// The tool that runs command lines.
 const EXECUTE: &str = "execute";
 /// The tool whose rules hold for what a command reads.
@@ -25,7 +25,7 @@ const LOAD_SKILL: &str = "load_skill";
 
 /// All rules that hold for a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rules {
+pub struct PermissionRules {
     /// The rules.
     pub permissions: Permissions,
     /// Tools that are allowed unless a rule says otherwise, beside those that only read: they change nothing
@@ -35,7 +35,7 @@ pub struct Rules {
 
 /// What the rules say about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PermissionVerdict {
     /// It may be made.
     Allow {
         /// The rule, or the reason without one.
@@ -54,11 +54,11 @@ pub enum Verdict {
 }
 
 /// What of a call is judged by itself; the strictest verdict is the call's.
-enum Matter<'a> {
+enum RuleTarget<'a> {
     Whole,
     Path(&'a Path),
     Url(&'a str),
-    Part(Part),
+    CommandPart(CommandPart),
 }
 
 /// Decides about a call of `tool`.
@@ -68,23 +68,29 @@ enum Matter<'a> {
 /// that name only a tool, asking before allowing. A command that goes through folders is asked about when a rule denies or
 /// asks about files that are read. Without any rule, reading inside the workspace is allowed, by tools
 /// and by commands that only read, and everything else is asked about.
-pub fn decide(rules: &Rules, tool: &str, review: &Review) -> Verdict {
+pub fn decide_call(rules: &PermissionRules, tool: &str, review: &CallReview) -> PermissionVerdict {
     if review.subjects.is_empty() {
-        return judge(rules, tool, &Matter::Whole, Context::of(review));
+        return judge_target(rules, tool, &RuleTarget::Whole, CommandAccess::from_review(review));
     }
     // A skill's file is judged as one that is read; what is said about the tool itself holds, too.
-    let mut strictest = (tool == LOAD_SKILL).then(|| judge(rules, tool, &Matter::Whole, Context::of(review)));
-    if Context::of(review) == Context::Reads && searches(review) && hides_any(rules, READ_FILE) {
+    let mut strictest = (tool == LOAD_SKILL)
+        .then(|| judge_target(rules, tool, &RuleTarget::Whole, CommandAccess::from_review(review)));
+    if CommandAccess::from_review(review) == CommandAccess::ReadOnly
+        && runs_search(review)
+        && can_hide_paths(rules, READ_FILE)
+    {
         strictest = Some(ask("it goes through folders, and rules are about some of the files"));
     }
     for subject in &review.subjects {
-        for matter in matters(subject) {
+        for matter in rule_targets(subject) {
             // What a command reads is judged as if the tool for reading did.
             let tool = match &matter {
-                Matter::Path(_) if [EXECUTE, LOAD_SKILL].contains(&tool) => READ_FILE,
-                Matter::Path(_) | Matter::Url(_) | Matter::Part(_) | Matter::Whole => tool,
+                RuleTarget::Path(_) if [EXECUTE, LOAD_SKILL].contains(&tool) => READ_FILE,
+                RuleTarget::Path(_) | RuleTarget::Url(_) | RuleTarget::CommandPart(_) | RuleTarget::Whole => {
+                    tool
+                }
             };
-            let verdict = judge(rules, tool, &matter, Context::of(review));
+            let verdict = judge_target(rules, tool, &matter, CommandAccess::from_review(review));
             if strictest.as_ref().is_none_or(|known| known.strictness() < verdict.strictness()) {
                 strictest = Some(verdict);
             }
@@ -93,7 +99,7 @@ pub fn decide(rules: &Rules, tool: &str, review: &Review) -> Verdict {
     strictest.unwrap_or_else(|| ask("it names nothing that rules could be about"))
 }
 
-impl Verdict {
+impl PermissionVerdict {
     fn strictness(&self) -> u8 {
         match self {
             Self::Allow { .. } => 0,
@@ -105,114 +111,121 @@ impl Verdict {
 
 /// What else a call says about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Context {
+enum CommandAccess {
     /// A command that names what it reads, and does nothing else.
-    Reads,
+    ReadOnly,
     /// Anything else.
-    Other,
+    Unrestricted,
 }
 
-impl Context {
-    fn of(review: &Review) -> Self {
-        let has_path = review.subjects.iter().any(|subject| matches!(subject, Subject::Path(_)));
-        let has_command = review.subjects.iter().any(|subject| matches!(subject, Subject::Command(_)));
-        if has_path && has_command { Self::Reads } else { Self::Other }
+impl CommandAccess {
+    fn from_review(review: &CallReview) -> Self {
+        let has_path = review.subjects.iter().any(|subject| matches!(subject, CallSubject::Path(_)));
+        let has_command = review.subjects.iter().any(|subject| matches!(subject, CallSubject::Command(_)));
+        if has_path && has_command { Self::ReadOnly } else { Self::Unrestricted }
     }
 }
 
-fn searches(review: &Review) -> bool {
+fn runs_search(review: &CallReview) -> bool {
     review.subjects.iter().any(|subject| match subject {
-        Subject::Command(line) => execute::searches(line),
-        Subject::Path(_) | Subject::Url(_) => false,
+        CallSubject::Command(line) => execute::is_search_command(line),
+        CallSubject::Path(_) | CallSubject::Url(_) => false,
     })
 }
 
-fn matters(subject: &Subject) -> Vec<Matter<'_>> {
+fn rule_targets(subject: &CallSubject) -> Vec<RuleTarget<'_>> {
     match subject {
-        Subject::Path(path) => vec![Matter::Path(path)],
-        Subject::Url(url) => vec![Matter::Url(url)],
-        Subject::Command(line) => command::parts(line).into_iter().map(Matter::Part).collect(),
+        CallSubject::Path(path) => vec![RuleTarget::Path(path)],
+        CallSubject::Url(url) => vec![RuleTarget::Url(url)],
+        CallSubject::Command(line) => {
+            command_parts::split_command_line(line).into_iter().map(RuleTarget::CommandPart).collect()
+        }
     }
 }
 
-fn judge(rules: &Rules, tool: &str, matter: &Matter<'_>, context: Context) -> Verdict {
+fn judge_target(
+    rules: &PermissionRules,
+    tool: &str,
+    matter: &RuleTarget<'_>,
+    context: CommandAccess,
+) -> PermissionVerdict {
     let Permissions { allow, ask: asking, deny } = &rules.permissions;
-    let particular = |list: &'static str, rules: &[Rule], reading| {
-        let found = rules.iter().find(|rule| rule.names(tool) && matches(rule, matter, reading));
+    let particular = |list: &'static str, rules: &[PermissionRule], reading| {
+        let found = rules.iter().find(|rule| rule.matches_tool(tool) && rule_matches(rule, matter, reading));
         found.map(|rule| format!("{list} {rule}"))
     };
-    let general = |list: &'static str, rules: &[Rule]| {
-        let found = rules.iter().find(|rule| !rule.has_pattern() && rule.names(tool));
+    let general = |list: &'static str, rules: &[PermissionRule]| {
+        let found = rules.iter().find(|rule| !rule.has_pattern() && rule.matches_tool(tool));
         found.map(|rule| format!("{list} {rule}"))
     };
-    if let Some(rule) = particular("deny", deny, Reading::Wide).or_else(|| general("deny", deny)) {
-        return Verdict::Deny { rule };
+    if let Some(rule) = particular("deny", deny, MatchMode::Wide).or_else(|| general("deny", deny)) {
+        return PermissionVerdict::Deny { rule };
     }
-    if matches!(matter, Matter::Whole) && TELLING.contains(&tool) {
-        return allowed("it would do nothing");
+    if matches!(matter, RuleTarget::Whole) && SUBJECT_TOOLS.contains(&tool) {
+        return allow_because("it would do nothing");
     }
-    if let Some(rule) = particular("ask", asking, Reading::Wide) {
-        return Verdict::Ask { rule };
+    if let Some(rule) = particular("ask", asking, MatchMode::Wide) {
+        return PermissionVerdict::Ask { rule };
     }
-    if let Some(rule) = particular("allow", allow, Reading::Narrow) {
-        return Verdict::Allow { rule };
+    if let Some(rule) = particular("allow", allow, MatchMode::Narrow) {
+        return PermissionVerdict::Allow { rule };
     }
-    if let Some(reason) = delicate(tool, matter) {
+    if let Some(reason) = sensitivity_reason(tool, matter) {
         return ask(reason);
     }
     if let Some(rule) = general("ask", asking) {
-        return Verdict::Ask { rule };
+        return PermissionVerdict::Ask { rule };
     }
     if let Some(rule) = general("allow", allow) {
-        return Verdict::Allow { rule };
+        return PermissionVerdict::Allow { rule };
     }
-    without_rule(rules, tool, context)
+    default_verdict(rules, tool, context)
 }
 
-fn without_rule(rules: &Rules, tool: &str, context: Context) -> Verdict {
-    if READING.contains(&tool) {
-        return allowed("it reads inside the workspace");
+fn default_verdict(rules: &PermissionRules, tool: &str, context: CommandAccess) -> PermissionVerdict {
+    if READ_ONLY_TOOLS.contains(&tool) {
+        return allow_because("it reads inside the workspace");
     }
-    if tool == EXECUTE && context == Context::Reads {
-        return allowed("it only reads inside the workspace");
+    if tool == EXECUTE && context == CommandAccess::ReadOnly {
+        return allow_because("it only reads inside the workspace");
     }
-    if HARMLESS.contains(&tool) || rules.trusted.iter().any(|trusted| trusted == tool) {
-        return allowed("the tool needs no rule");
+    if UNRESTRICTED_TOOLS.contains(&tool) || rules.trusted.iter().any(|trusted| trusted == tool) {
+        return allow_because("the tool needs no rule");
     }
     ask("no rule allows it")
 }
 
 /// Returns why a rule that names only a tool is not enough.
-fn delicate(tool: &str, matter: &Matter<'_>) -> Option<&'static str> {
-    let Matter::Path(path) = matter else { return None };
+fn sensitivity_reason(tool: &str, matter: &RuleTarget<'_>) -> Option<&'static str> {
+    let RuleTarget::Path(path) = matter else { return None };
     if looks_secret(path) {
         return Some("its name says that it holds secrets");
     }
     let in_git = path.components().any(|part| matches!(part, Component::Normal(name) if name == ".git"));
-    (in_git && !READING.contains(&tool)).then_some("it is one of git's own files")
+    (in_git && !READ_ONLY_TOOLS.contains(&tool)).then_some("it is one of git's own files")
 }
 
-fn matches(rule: &Rule, matter: &Matter<'_>, reading: Reading) -> bool {
+fn rule_matches(rule: &PermissionRule, matter: &RuleTarget<'_>, reading: MatchMode) -> bool {
     match (matter, reading) {
-        (Matter::Whole, _) => false,
-        (Matter::Path(path), reading) => rule.matches_path(path, reading),
-        (Matter::Url(url), _) => rule.matches_text(url),
-        (Matter::Part(part), Reading::Narrow) => {
+        (RuleTarget::Whole, _) => false,
+        (RuleTarget::Path(path), reading) => rule.matches_path(path, reading),
+        (RuleTarget::Url(url), _) => rule.matches_text(url),
+        (RuleTarget::CommandPart(part), MatchMode::Narrow) => {
             part.text.as_ref().is_some_and(|text| rule.matches_text(text))
         }
-        (Matter::Part(part), Reading::Wide) => {
-            part.faces.iter().any(|face| rule.matches_text(face))
+        (RuleTarget::CommandPart(part), MatchMode::Wide) => {
+            part.equivalents.iter().any(|face| rule.matches_text(face))
                 || part.opaque.as_ref().is_some_and(|text| rule.matches_within(text))
         }
     }
 }
 
-fn allowed(reason: &str) -> Verdict {
-    Verdict::Allow { rule: reason.to_owned() }
+fn allow_because(reason: &str) -> PermissionVerdict {
+    PermissionVerdict::Allow { rule: reason.to_owned() }
 }
 
-fn ask(reason: &str) -> Verdict {
-    Verdict::Ask { rule: reason.to_owned() }
+fn ask(reason: &str) -> PermissionVerdict {
+    PermissionVerdict::Ask { rule: reason.to_owned() }
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use regex::Regex;
 use serde::Deserialize;
 
 /// Tools that change files; to a rule that says what it is about they are one.
-const WRITING: &[&str] = &["edit_file", "write_file"];
+const WRITE_TOOLS: &[&str] = &["edit_file", "write_file"];
 /// Tools that show what is in files; to a rule that says what it is about they are one.
-const SHOWING: &[&str] = &["read_file", "grep"];
+const CONTENT_TOOLS: &[&str] = &["read_file", "grep"];
 /// Tools that are about paths.
-const OF_PATHS: &[&str] = &["edit_file", "write_file", "read_file", "grep", "glob", "ls"];
+const PATH_TOOLS: &[&str] = &["edit_file", "write_file", "read_file", "grep", "glob", "ls"];
 
 /// A rule about tool calls: `tool` or `tool(pattern)`.
 ///
@@ -21,10 +21,10 @@ const OF_PATHS: &[&str] = &["edit_file", "write_file", "read_file", "grep", "glo
 /// `*` stands for anything within one simple command; `\*` is a star. An ending ` *` stands for nothing, too.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Rule {
+pub struct PermissionRule {
     text: String,
     tool: Regex,
-    pattern: Option<Pattern>,
+    pattern: Option<RulePattern>,
 }
 
 /// Why a text is no rule.
@@ -39,7 +39,7 @@ pub struct RuleError {
 
 /// How closely a pattern must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum MatchMode {
     /// Only what it says: the rule allows.
     Narrow,
     /// Also what may amount to the same: the rule asks or denies.
@@ -47,19 +47,19 @@ pub(super) enum Reading {
 }
 
 #[derive(Debug, Clone)]
-struct Pattern {
-    path: Option<Globs>,
+struct RulePattern {
+    path: Option<PathGlobs>,
     whole: Regex,
     within: Regex,
 }
 
 #[derive(Debug, Clone)]
-struct Globs {
+struct PathGlobs {
     exact: GlobMatcher,
     any_case: GlobMatcher,
 }
 
-impl Rule {
+impl PermissionRule {
     /// Returns whether the rule says what calls must be about.
     pub(super) fn has_pattern(&self) -> bool {
         self.pattern.is_some()
@@ -71,9 +71,9 @@ impl Rule {
     }
 
     /// Returns whether it names the tool.
-    pub fn names(&self, tool: &str) -> bool {
+    pub fn matches_tool(&self, tool: &str) -> bool {
         let is_named = |name: &str| self.tool.is_match(name);
-        let family = [WRITING, SHOWING].into_iter().find(|family| family.contains(&tool));
+        let family = [WRITE_TOOLS, CONTENT_TOOLS].into_iter().find(|family| family.contains(&tool));
         match family {
             Some(family) if self.has_pattern() => family.iter().any(|name| is_named(name)),
             Some(_) | None => is_named(tool),
@@ -81,14 +81,14 @@ impl Rule {
     }
 
     /// Returns whether its pattern matches a path of the workspace.
-    pub(super) fn matches_path(&self, path: &Path, reading: Reading) -> bool {
+    pub(super) fn matches_path(&self, path: &Path, reading: MatchMode) -> bool {
         let Some(globs) = self.pattern.as_ref().and_then(|pattern| pattern.path.as_ref()) else {
             return false;
         };
         match reading {
-            Reading::Narrow => globs.exact.is_match(path),
+            MatchMode::Narrow => globs.exact.is_match(path),
             // A rule about a folder is one about what is in it.
-            Reading::Wide => path.ancestors().any(|path| globs.any_case.is_match(path)),
+            MatchMode::Wide => path.ancestors().any(|path| globs.any_case.is_match(path)),
         }
     }
 
@@ -103,7 +103,7 @@ impl Rule {
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for PermissionRule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
@@ -126,15 +126,15 @@ impl FromStr for Rule {
         let regex = |text: String| Regex::new(&text).map_err(|error| failed(&error.to_string()));
         let pattern = match pattern {
             Some(pattern) => {
-                let path = globs(pattern);
-                if OF_PATHS.contains(&tool)
+                let path = compile_globs(pattern);
+                if PATH_TOOLS.contains(&tool)
                     && let Err(reason) = &path
                 {
                     return Err(failed(reason));
                 }
-                let text = wildcards(pattern);
+                let text = wildcard_regex(pattern);
                 let within = format!(r"(?s)(?:^|[^\w.-]){text}(?:$|[^\w.-])");
-                Some(Pattern {
+                Some(RulePattern {
                     path: path.ok(),
                     whole: regex(format!("(?s)^{text}$"))?,
                     within: regex(within)?,
@@ -142,11 +142,11 @@ impl FromStr for Rule {
             }
             None => None,
         };
-        Ok(Self { text: text.to_owned(), tool: regex(format!("^{}$", wildcards(tool)))?, pattern })
+        Ok(Self { text: text.to_owned(), tool: regex(format!("^{}$", wildcard_regex(tool)))?, pattern })
     }
 }
 
-fn globs(pattern: &str) -> Result<Globs, String> {
+fn compile_globs(pattern: &str) -> Result<PathGlobs, String> {
     let pattern =
         pattern.strip_suffix('/').map_or_else(|| pattern.to_owned(), |folder| format!("{folder}/**"));
     if pattern.starts_with('/') || pattern.split('/').any(|part| part == "..") {
@@ -162,11 +162,11 @@ fn globs(pattern: &str) -> Result<Globs, String> {
         let glob = GlobBuilder::new(&anywhere).literal_separator(true).case_insensitive(ignore_case).build();
         glob.map(|glob| glob.compile_matcher()).map_err(|error| error.to_string())
     };
-    Ok(Globs { exact: glob(false)?, any_case: glob(true)? })
+    Ok(PathGlobs { exact: glob(false)?, any_case: glob(true)? })
 }
 
 /// Returns the regular expression of a text in which `*` stands for anything.
-fn wildcards(text: &str) -> String {
+fn wildcard_regex(text: &str) -> String {
     let (text, ending) = match text.strip_suffix(" *") {
         Some(text) => (text, "(?: .*)?"),
         None => (text, ""),
@@ -183,7 +183,7 @@ fn wildcards(text: &str) -> String {
     expression + ending
 }
 
-impl TryFrom<String> for Rule {
+impl TryFrom<String> for PermissionRule {
     type Error = RuleError;
 
     fn try_from(text: String) -> Result<Self, RuleError> {
@@ -191,16 +191,16 @@ impl TryFrom<String> for Rule {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for PermissionRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl PartialEq for Rule {
+impl PartialEq for PermissionRule {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Rule {}
+impl Eq for PermissionRule {}

@@ -27,9 +27,9 @@ pub(crate) const SECRET_NAMES: &[&str] = &[
     "service-account*.json",
 ];
 /// Ends of names that say that a file only shows how one with secrets looks.
-const EXAMPLES: &[&str] = &[".example", ".sample", ".template", ".dist"];
+const EXAMPLE_SUFFIXES: &[&str] = &[".example", ".sample", ".template", ".dist"];
 
-static NAMES: LazyLock<GlobSet> = LazyLock::new(|| {
+static SECRET_GLOBS: LazyLock<GlobSet> = LazyLock::new(|| {
     let mut names = GlobSetBuilder::new();
     for name in SECRET_NAMES {
         let glob = GlobBuilder::new(name).case_insensitive(true).build();
@@ -42,7 +42,7 @@ static NAMES: LazyLock<GlobSet> = LazyLock::new(|| {
 pub fn looks_secret(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let text = name.to_string_lossy().to_ascii_lowercase();
-    NAMES.is_match(Path::new(name)) && !EXAMPLES.iter().any(|end| text.ends_with(end))
+    SECRET_GLOBS.is_match(Path::new(name)) && !EXAMPLE_SUFFIXES.iter().any(|end| text.ends_with(end))
 }
 
 #[cfg(test)]

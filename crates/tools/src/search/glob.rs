@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::permission::{self, Hidden};
-use crate::reading::ReadingTool;
-use crate::search::tree::{Next, Walked, matcher, walk};
+use crate::permission::{self, HiddenPaths};
+use crate::read_only_tool::ReadOnlyTool;
+use crate::search::file_walk::{WalkControl, WalkEnd, path_matcher, walk_files};
 use crate::workspace::Workspace;
 
 /// The most paths listed.
@@ -15,7 +15,7 @@ const PATHS_MAX: usize = 500;
 /// What a call says.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Args {
+pub(crate) struct GlobArgs {
     /// The pattern, relative to the workspace.
     pattern: String,
     /// Only files below this folder.
@@ -23,46 +23,46 @@ pub(crate) struct Args {
     path: Option<String>,
 }
 
-pub(crate) const GLOB: ReadingTool<Args> = ReadingTool {
+pub(crate) const GLOB: ReadOnlyTool<GlobArgs> = ReadOnlyTool {
     name: "glob",
     description: "Lists files of the workspace whose path matches a pattern such as src/**/*.rs, *.toml or \
                           tests/{unit,it}/*.rs. Files that .gitignore names are left out.",
     path: |args| args.path.as_deref(),
-    read: find,
+    read: find_files,
 };
 
-fn find(
+fn find_files(
     workspace: &Workspace,
-    args: &Args,
-    hidden: Hidden,
+    args: &GlobArgs,
+    hidden: HiddenPaths,
     cancel: &CancellationToken,
 ) -> Result<String, String> {
-    let matcher = matcher(&args.pattern)?;
-    let folder = workspace.find(args.path.as_deref().unwrap_or("."))?;
-    let hidden = hidden.below(workspace.shown(&folder));
+    let matcher = path_matcher(&args.pattern)?;
+    let folder = workspace.resolve_existing(args.path.as_deref().unwrap_or("."))?;
+    let hidden = hidden.for_search_below(workspace.relative_path(&folder));
     let (mut found, mut left_out) = (Vec::new(), 0);
-    let walked = walk(&folder, cancel, |path| {
-        let shown = workspace.shown(path);
+    let walked = walk_files(&folder, cancel, |path| {
+        let shown = workspace.relative_path(path);
         match matcher.is_match(shown) {
-            true if hidden.hides(shown) => left_out += 1,
+            true if hidden.is_hidden(shown) => left_out += 1,
             true => found.push(shown.display().to_string()),
             false => {}
         }
-        if found.len() > PATHS_MAX { Next::Stop } else { Next::More }
+        if found.len() > PATHS_MAX { WalkControl::Stop } else { WalkControl::Continue }
     })?;
     if found.is_empty() {
         found.push("no file matches".to_owned());
     }
     match walked {
-        Walked::All => {}
-        Walked::Limit => {
+        WalkEnd::Complete => {}
+        WalkEnd::LimitReached => {
             found.push("[the search ended early: too many files; narrow it with path]".to_owned())
         }
-        Walked::Stopped => {
+        WalkEnd::Stopped => {
             found.truncate(PATHS_MAX);
             found.push(format!("[more than {PATHS_MAX} files match; narrow the pattern]"));
         }
     }
-    found.extend(permission::note(left_out));
+    found.extend(permission::hidden_note(left_out));
     Ok(found.join("\n"))
 }

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::BINARY_PROBE_BYTES;
-use crate::permission::{self, Hidden};
-use crate::reading::ReadingTool;
-use crate::search::found::{CONTEXT_LINES_MAX, Found, Output};
-use crate::search::tree::{Next, Walked, matcher, walk};
+use crate::permission::{self, HiddenPaths};
+use crate::read_only_tool::ReadOnlyTool;
+use crate::search::file_walk::{WalkControl, WalkEnd, path_matcher, walk_files};
+use crate::search::grep_output::{CONTEXT_LINES_MAX, GrepOutput, GrepOutputMode};
 use crate::workspace::Workspace;
 
 /// The most bytes of one file that are searched.
@@ -25,7 +25,7 @@ const LINE_BYTES_MAX: u64 = 1024 * 1024;
 /// What a call says.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Args {
+pub(crate) struct GrepArgs {
     /// The regular expression (Rust syntax).
     pattern: String,
     /// Only this file or folder.
@@ -39,65 +39,65 @@ pub(crate) struct Args {
     ignore_case: bool,
     /// Matching lines, only the files that have some, or how many each has. Default: lines.
     #[serde(default)]
-    output: Output,
+    output: GrepOutputMode,
     /// Lines shown before and after each match. Default: 0.
     #[serde(default)]
     #[schemars(range(max = CONTEXT_LINES_MAX))]
     context: usize,
 }
 
-pub(crate) const GREP: ReadingTool<Args> = ReadingTool {
+pub(crate) const GREP: ReadOnlyTool<GrepArgs> = ReadOnlyTool {
     name: "grep",
     description: "Finds lines that match a regular expression in the text files of the workspace; shows \
                           path:line:text. Files that .gitignore names, and files of secrets, are left out.",
     path: |args| args.path.as_deref(),
-    read: search,
+    read: search_files,
 };
 
-fn search(
+fn search_files(
     workspace: &Workspace,
-    args: &Args,
-    hidden: Hidden,
+    args: &GrepArgs,
+    hidden: HiddenPaths,
     cancel: &CancellationToken,
 ) -> Result<String, String> {
     let pattern = RegexBuilder::new(&args.pattern)
         .case_insensitive(args.ignore_case)
         .build()
         .map_err(|error| format!("bad pattern: {error}"))?;
-    let only = args.glob.as_deref().map(matcher).transpose()?;
-    let start = workspace.find(args.path.as_deref().unwrap_or("."))?;
-    let hidden = hidden.below(workspace.shown(&start));
-    let (mut found, mut left_out) = (Found::new(args.output, args.context), 0);
-    let walked = walk(&start, cancel, |path| {
-        let shown = workspace.shown(path);
+    let only = args.glob.as_deref().map(path_matcher).transpose()?;
+    let start = workspace.resolve_existing(args.path.as_deref().unwrap_or("."))?;
+    let hidden = hidden.for_search_below(workspace.relative_path(&start));
+    let (mut found, mut left_out) = (GrepOutput::new(args.output, args.context), 0);
+    let walked = walk_files(&start, cancel, |path| {
+        let shown = workspace.relative_path(path);
         let is_meant = only.as_ref().is_none_or(|only| only.is_match(shown));
-        if is_meant && hidden.hides(shown) {
+        if is_meant && hidden.is_hidden(shown) {
             left_out += 1;
         } else if is_meant {
-            found.begin(&shown.display().to_string());
+            found.begin_file(&shown.display().to_string());
             // A file that cannot be read has no lines to show.
-            let _ = search_file(path, &pattern, cancel, &mut found);
-            found.end();
+            let _ = search_one_file(path, &pattern, cancel, &mut found);
+            found.end_file();
         }
-        if found.is_full() { Next::Stop } else { Next::More }
+        if found.is_full() { WalkControl::Stop } else { WalkControl::Continue }
     })?;
-    let mut text = found.text(match walked {
-        Walked::All => None,
-        Walked::Limit => Some("[the search ended early: too many files; narrow it with path]"),
-        Walked::Stopped => Some("[there may be more; narrow the pattern, path or glob]"),
+    let mut text = found.into_text(match walked {
+        WalkEnd::Complete => None,
+        WalkEnd::LimitReached => Some("[the search ended early: too many files; narrow it with path]"),
+        WalkEnd::Stopped => Some("[there may be more; narrow the pattern, path or glob]"),
     });
-    if let Some(note) = permission::note(left_out) {
+    if let Some(note) = permission::hidden_note(left_out) {
         text.push('\n');
         text.push_str(&note);
     }
     Ok(text)
 }
 
-fn search_file(
+fn search_one_file(
     path: &Path,
     pattern: &Regex,
     cancel: &CancellationToken,
-    found: &mut Found,
+    found: &mut GrepOutput,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::with_capacity(64 * 1024, File::open(path)?.take(FILE_BYTES_MAX));
     let probe = reader.fill_buf()?;
@@ -111,9 +111,9 @@ fn search_file(
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         if pattern.is_match(text) {
-            found.matching(number, text);
+            found.push_match(number, text);
         } else {
-            found.other(number, text);
+            found.push_context_line(number, text);
         }
         if found.has_enough() || (number.is_multiple_of(4096) && cancel.is_cancelled()) {
             return Ok(());

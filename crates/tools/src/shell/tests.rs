@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn check(line: &str, expected: Option<&[&str]>) {
-    let parsed = parse(line).map(|line| line.commands.iter().map(Simple::canonical).collect::<Vec<_>>());
+    let parsed = parse_command_line(line)
+        .map(|line| line.commands.iter().map(SimpleCommand::canonical).collect::<Vec<_>>());
     let expected = expected.map(|expected| expected.iter().map(|text| (*text).to_owned()).collect());
     assert_eq!(parsed, expected, "{line}");
 }
@@ -90,7 +91,7 @@ fn what_is_not_understood_is_not_guessed_at() {
 
 #[test]
 fn only_outputs_that_go_nowhere_are_harmless() {
-    let redirects = |line: &str| parse(line).unwrap().commands[0].redirects.clone();
+    let redirects = |line: &str| parse_command_line(line).unwrap().commands[0].redirects.clone();
     for (line, text) in [
         ("a 2>&1", "2>&1"),
         ("a >/dev/null", ">/dev/null"),
@@ -98,7 +99,7 @@ fn only_outputs_that_go_nowhere_are_harmless() {
         ("a < /dev/null", "</dev/null"),
         ("2>/dev/null a", "2>/dev/null"),
     ] {
-        assert_eq!(redirects(line), [Redirect::Harmless(text.to_owned())], "{line}");
+        assert_eq!(redirects(line), [ShellRedirect::Harmless(text.to_owned())], "{line}");
     }
     for line in [
         "a > b",
@@ -112,7 +113,7 @@ fn only_outputs_that_go_nowhere_are_harmless() {
         "a 3>/dev/null",
         "a >$X",
     ] {
-        assert_eq!(redirects(line), [Redirect::File], "{line}");
+        assert_eq!(redirects(line), [ShellRedirect::File], "{line}");
     }
 }
 
@@ -121,10 +122,10 @@ proptest! {
     fn a_rendered_line_gives_programs_the_same_words(
         words in prop::collection::vec("[ -~\u{e4}\u{202e}]{0,12}", 1..5)
     ) {
-        let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-        let parsed = parse(&format!("printf '%s|' {line}")).unwrap();
-        prop_assert_eq!(parsed.commands[0].literal().unwrap()[2..].to_vec(), words.clone());
-        let output = Command::new("/bin/sh").arg("-c").arg(parsed.rendered(Simple::canonical)).output().unwrap();
+        let line = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+        let parsed = parse_command_line(&format!("printf '%s|' {line}")).unwrap();
+        prop_assert_eq!(parsed.commands[0].literal_words().unwrap()[2..].to_vec(), words.clone());
+        let output = Command::new("/bin/sh").arg("-c").arg(parsed.render(SimpleCommand::canonical)).output().unwrap();
         let expected: String = words.iter().map(|word| format!("{word}|")).collect();
         prop_assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
     }
@@ -134,11 +135,11 @@ proptest! {
         line in "[ab'\"\\\\ ;|&$(){}<>#=`*~-]{0,12}"
     ) {
         // Words that the shell would not expand are the words that were read.
-        if let Some(parsed) = parse(&line)
+        if let Some(parsed) = parse_command_line(&line)
             && parsed.commands.len() == 1
             && parsed.commands[0].redirects.is_empty()
             && parsed.commands[0].assignments.is_empty()
-            && let Some(words) = parsed.commands[0].literal()
+            && let Some(words) = parsed.commands[0].literal_words()
         {
             let script = format!("show() {{ printf '%s|' \"$@\"; }}\nshow {line}");
             let output = Command::new("/bin/sh").arg("-c").arg(script).output().unwrap();

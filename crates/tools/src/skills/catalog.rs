@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::skills::front_matter::{Head, parse, split};
+use crate::skills::front_matter::{SkillFrontMatter, parse_front_matter, split_front_matter};
 
 /// The file that makes a folder a skill.
 pub(super) const SKILL_FILE: &str = "SKILL.md";
@@ -18,18 +18,18 @@ const PROBE_BYTES_MAX: u64 = 32 * 1024;
 
 /// A folder of skills.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct SkillRoot {
     /// The folder; it may be missing.
     pub folder: PathBuf,
     /// The folder the agent works in; no skill holds it.
     pub workspace: PathBuf,
     /// Where links may lead.
-    pub links: Links,
+    pub links: LinkPolicy,
 }
 
 /// Where links may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Links {
+pub(super) enum LinkPolicy {
     /// Anywhere: the folder is the person's own.
     Anywhere,
     /// Nowhere outside the workspace.
@@ -49,7 +49,7 @@ pub struct Skill {
 
 /// The skills that were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SkillsFound {
+pub struct SkillCatalog {
     /// By name.
     pub skills: Vec<Skill>,
     /// What a person should know: skills that are unusable, or hidden by others.
@@ -57,21 +57,21 @@ pub struct SkillsFound {
 }
 
 /// What tells whether something changed, by skill file: its place and when it was written.
-pub(super) type Stamp = Vec<Vec<(PathBuf, SystemTime)>>;
+pub(super) type SkillFileTimes = Vec<Vec<(PathBuf, SystemTime)>>;
 
 /// Looks at the folders, without reading files.
-pub(super) fn stamp(roots: &[Root]) -> Stamp {
-    roots.iter().map(|root| files(&root.folder)).collect()
+pub(super) fn skill_file_times(roots: &[SkillRoot]) -> SkillFileTimes {
+    roots.iter().map(|root| list_skill_files(&root.folder)).collect()
 }
 
 /// Reads the skills that `stamp` saw.
-pub(super) fn find(roots: &[Root], stamp: &Stamp) -> SkillsFound {
+pub(super) fn load_catalog(roots: &[SkillRoot], stamp: &SkillFileTimes) -> SkillCatalog {
     let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
     let mut notices = Vec::new();
     for (root, files) in roots.iter().zip(stamp) {
         let mut here: BTreeMap<String, Skill> = BTreeMap::new();
         for (file, _) in files {
-            match read(root, file) {
+            match read_skill(root, file) {
                 Ok(skill) if here.contains_key(&skill.name) => {
                     notices.push(format!(
                         "{}: another skill of this place is named `{}`",
@@ -92,10 +92,10 @@ pub(super) fn find(roots: &[Root], stamp: &Stamp) -> SkillsFound {
             }
         }
     }
-    SkillsFound { skills: skills.into_values().collect(), notices }
+    SkillCatalog { skills: skills.into_values().collect(), notices }
 }
 
-fn files(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
+fn list_skill_files(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let files = entries.flatten().take(FOLDERS_MAX).filter_map(|entry| {
         let file = entry.path().join(SKILL_FILE);
@@ -107,11 +107,11 @@ fn files(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
     files
 }
 
-fn read(root: &Root, file: &Path) -> Result<Skill, String> {
+fn read_skill(root: &SkillRoot, file: &Path) -> Result<Skill, String> {
     let failed = |error: std::io::Error| format!("it cannot be read: {error}");
     let file = file.canonicalize().map_err(failed)?;
     let workspace = root.workspace.canonicalize().map_err(failed)?;
-    if root.links == Links::Inside && !file.starts_with(&workspace) {
+    if root.links == LinkPolicy::Inside && !file.starts_with(&workspace) {
         return Err("it lies outside the workspace".to_owned());
     }
     let folder = file.parent().ok_or("it has no folder")?.to_owned();
@@ -122,7 +122,7 @@ fn read(root: &Root, file: &Path) -> Result<Skill, String> {
     File::open(&file).and_then(|file| file.take(PROBE_BYTES_MAX).read_to_end(&mut bytes)).map_err(failed)?;
     // The end may cut a character of the body; the head is long over.
     let text = String::from_utf8_lossy(&bytes);
-    let (head, _) = split(&text)?;
-    let Head { name, description } = parse(head)?;
+    let (head, _) = split_front_matter(&text)?;
+    let SkillFrontMatter { name, description } = parse_front_matter(head)?;
     Ok(Skill { name, description, folder })
 }

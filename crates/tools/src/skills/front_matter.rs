@@ -11,19 +11,19 @@ pub(super) const DESCRIPTION_CHARS_MAX: usize = 1_024;
 
 /// What a head says; keys that are not used here are left to others.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Head {
+pub(super) struct SkillFrontMatter {
     pub name: String,
     /// What it does, and when to use it.
     pub description: String,
 }
 
 /// Returns the head and the body of a SKILL.md; the error says what is wrong with the head.
-pub(super) fn split(text: &str) -> Result<(&str, &str), String> {
+pub(super) fn split_front_matter(text: &str) -> Result<(&str, &str), String> {
     let text = text.trim_start_matches('\u{feff}');
-    let rest = line_of_dashes(text).ok_or("it does not begin with a line `---`")?;
+    let rest = strip_dash_line(text).ok_or("it does not begin with a line `---`")?;
     let mut at = 0;
     while at < rest.len().min(HEAD_BYTES_MAX) {
-        if let Some(body) = line_of_dashes(&rest[at..]) {
+        if let Some(body) = strip_dash_line(&rest[at..]) {
             return Ok((&rest[..at], body));
         }
         at += rest[at..].find('\n').map_or(rest.len() - at, |end| end + 1);
@@ -32,8 +32,8 @@ pub(super) fn split(text: &str) -> Result<(&str, &str), String> {
 }
 
 /// Reads a head and checks the name.
-pub(super) fn parse(head: &str) -> Result<Head, String> {
-    let mut head: Head = serde_saphyr::from_str(head).map_err(|error| {
+pub(super) fn parse_front_matter(head: &str) -> Result<SkillFrontMatter, String> {
+    let mut head: SkillFrontMatter = serde_saphyr::from_str(head).map_err(|error| {
         let text = error.to_string();
         text.lines().next().unwrap_or("its head is no YAML").trim().to_owned()
     })?;
@@ -58,7 +58,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Returns what follows a first line of exactly three dashes.
-fn line_of_dashes(text: &str) -> Option<&str> {
+fn strip_dash_line(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("---")?;
     let line = rest.find('\n').map_or(rest, |end| &rest[..end]);
     line.trim_end().is_empty().then(|| rest[line.len()..].strip_prefix('\n').unwrap_or_default())
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let found = split(text).and_then(|(head, body)| Ok((parse(head)?, body)));
+        let found = split_front_matter(text).and_then(|(head, body)| Ok((parse_front_matter(head)?, body)));
         let found = match found {
             Ok((head, body)) => format!("{}|{}|{body}", head.name, head.description),
             Err(error) => error,
@@ -106,13 +106,13 @@ mod tests {
             "",
             "- a\n- b\n",
         ] {
-            assert!(parse(head).is_err(), "{head:?}");
+            assert!(parse_front_matter(head).is_err(), "{head:?}");
         }
         let bomb: String =
             (1..20).map(|n| format!("k{n}: &k{n} [{}]\n", format!("*k{}, ", n - 1).repeat(9))).collect();
-        assert!(parse(&format!("k0: &k0 x\n{bomb}name: a\ndescription: *k19\n")).is_err());
-        assert!(parse(&format!("name: {}", "[".repeat(10_000))).is_err());
+        assert!(parse_front_matter(&format!("k0: &k0 x\n{bomb}name: a\ndescription: *k19\n")).is_err());
+        assert!(parse_front_matter(&format!("name: {}", "[".repeat(10_000))).is_err());
         let endless = format!("---\n{}", "a: b\n".repeat(1_000_000));
-        assert!(split(&endless).is_err());
+        assert!(split_front_matter(&endless).is_err());
     }
 }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::ToolSpec;
-use runtime::{Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
+use runtime::{CallReview, CallSubject, RepeatSafety, Tool, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::shown::{OUTPUT_BYTES_MAX, abridged};
 use crate::skills::Skills;
 use crate::skills::catalog::{SKILL_FILE, Skill};
-use crate::skills::front_matter::split;
-use crate::{BINARY_PROBE_BYTES, arguments, blocking};
+use crate::skills::front_matter::split_front_matter;
+use crate::truncation::{OUTPUT_BYTES_MAX, truncate_middle};
+use crate::{BINARY_PROBE_BYTES, parse_args, run_blocking};
 
 /// The most bytes of a file that are read.
 const READ_BYTES_MAX: u64 = 1024 * 1024;
@@ -28,13 +28,13 @@ const DEPTH_MAX: usize = 5;
 const ENTRIES_MAX: usize = 10_000;
 
 /// The tool.
-pub(super) struct LoadSkill {
+pub(super) struct LoadSkillTool {
     pub skills: Arc<Skills>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+struct LoadSkillArgs {
     /// The skill's name, as listed.
     name: String,
     /// A file of the skill's folder, relative to it. Default: its instructions.
@@ -43,56 +43,56 @@ struct Args {
 }
 
 #[async_trait]
-impl Tool for LoadSkill {
+impl Tool for LoadSkillTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::taking::<Args>(
+        ToolSpec::for_args::<LoadSkillArgs>(
             "load_skill",
             "Loads the instructions of a skill, or another text file of its folder.",
         )
     }
 
-    fn repeat(&self) -> Repeat {
-        Repeat::Safe
+    fn repeat_safety(&self) -> RepeatSafety {
+        RepeatSafety::Safe
     }
 
     fn check_args(&self, args: &Value) -> Result<(), String> {
-        arguments::<Args>(args).map(drop)
+        parse_args::<LoadSkillArgs>(args).map(drop)
     }
 
     /// A file inside the workspace is read like any other of it.
-    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
-        let Ok(args) = arguments::<Args>(args) else { return Review::default() };
+    async fn review(&self, args: &Value, context: &ToolContext) -> CallReview {
+        let Ok(args) = parse_args::<LoadSkillArgs>(args) else { return CallReview::default() };
         let (skills, workspace) = (Arc::clone(&self.skills), context.workspace.clone());
         let path = tokio::task::spawn_blocking(move || {
-            let found = skills.found();
+            let found = skills.catalog();
             let skill = found.skills.iter().find(|skill| skill.name == args.name)?;
             let file = skill.folder.join(args.file.as_deref().unwrap_or(SKILL_FILE)).canonicalize().ok()?;
             file.strip_prefix(workspace.canonicalize().ok()?).ok().map(Path::to_owned)
         });
-        let subjects = path.await.ok().flatten().map(Subject::Path).into_iter().collect();
-        Review { subjects, ..Review::default() }
+        let subjects = path.await.ok().flatten().map(CallSubject::Path).into_iter().collect();
+        CallReview { subjects, ..CallReview::default() }
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let args: Args = match arguments(args) {
+        let args: LoadSkillArgs = match parse_args(args) {
             Ok(args) => args,
             Err(reason) => return ToolOutput::error(reason),
         };
         let (skills, workspace) = (Arc::clone(&self.skills), context.workspace.clone());
-        blocking(move || {
-            let found = skills.found();
+        run_blocking(move || {
+            let found = skills.catalog();
             let skill = found.skills.iter().find(|skill| skill.name == args.name);
-            let skill = skill.ok_or_else(|| unknown(&args.name, &found.skills))?;
+            let skill = skill.ok_or_else(|| unknown_skill_text(&args.name, &found.skills))?;
             match &args.file {
-                Some(file) => read(skill, file),
-                None => instructions(skill, &workspace),
+                Some(file) => read_skill_file(skill, file),
+                None => read_instructions(skill, &workspace),
             }
         })
         .await
     }
 }
 
-fn unknown(name: &str, skills: &[Skill]) -> String {
+fn unknown_skill_text(name: &str, skills: &[Skill]) -> String {
     let names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
     match names[..] {
         [] => format!("there is no skill {name:?}, and no other"),
@@ -101,13 +101,13 @@ fn unknown(name: &str, skills: &[Skill]) -> String {
 }
 
 /// Returns the body of SKILL.md and what else the folder holds.
-fn instructions(skill: &Skill, workspace: &Path) -> Result<String, String> {
-    let text = read(skill, SKILL_FILE)?;
-    let body = split(&text).map_or(text.as_str(), |(_, body)| body);
+fn read_instructions(skill: &Skill, workspace: &Path) -> Result<String, String> {
+    let text = read_skill_file(skill, SKILL_FILE)?;
+    let body = split_front_matter(&text).map_or(text.as_str(), |(_, body)| body);
     let root = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
     let folder = skill.folder.strip_prefix(root).unwrap_or(&skill.folder);
     let mut shown = format!("{}\n\n[the skill's folder: {}]\n", body.trim(), folder.display());
-    let files = files(&skill.folder);
+    let files = list_files(&skill.folder);
     if !files.is_empty() {
         shown.push_str("[its files, for load_skill:]\n");
         for file in files.iter().take(FILES_MAX) {
@@ -121,7 +121,7 @@ fn instructions(skill: &Skill, workspace: &Path) -> Result<String, String> {
 }
 
 /// Returns the text of a file of the skill's folder.
-fn read(skill: &Skill, file: &str) -> Result<String, String> {
+fn read_skill_file(skill: &Skill, file: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("{file:?} cannot be read: {error}");
     let path = skill.folder.join(file).canonicalize().map_err(failed)?;
     if !path.starts_with(&skill.folder) {
@@ -136,7 +136,7 @@ fn read(skill: &Skill, file: &str) -> Result<String, String> {
     if bytes[..bytes.len().min(BINARY_PROBE_BYTES)].contains(&0) {
         return Err(format!("{file:?} is a binary file of {} bytes", metadata.len()));
     }
-    let mut text = abridged(&String::from_utf8_lossy(&bytes), OUTPUT_BYTES_MAX);
+    let mut text = truncate_middle(&String::from_utf8_lossy(&bytes), OUTPUT_BYTES_MAX);
     if metadata.len() > READ_BYTES_MAX {
         text.push_str(&format!("\n[the file has {} bytes; the rest was not read]", metadata.len()));
     }
@@ -144,7 +144,7 @@ fn read(skill: &Skill, file: &str) -> Result<String, String> {
 }
 
 /// Returns the folder's files beside SKILL.md, relative to it; hidden ones and links are left out.
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn list_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![(folder.to_owned(), 1)];
     let mut room = ENTRIES_MAX;

@@ -3,20 +3,20 @@
 use std::fs::{create_dir_all, write};
 use std::path::PathBuf;
 
-use journal::Sqlite;
+use journal::SqliteStore;
 use protocol::{Message, RunId, ThreadId};
-use runtime::{Channels, Frames, Repeat, ToolContext};
+use runtime::{Channels, FrameSender, RepeatSafety, ToolContext};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-struct Place {
+struct SkillFixture {
     folder: tempfile::TempDir,
     skills: Arc<Skills>,
 }
 
-impl Place {
+impl SkillFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         create_dir_all(folder.path().join("work")).unwrap();
@@ -36,7 +36,7 @@ impl Place {
 
     fn names(&self) -> Vec<String> {
         self.skills
-            .found()
+            .catalog()
             .skills
             .iter()
             .map(|skill| format!("{}: {}", skill.name, skill.description))
@@ -50,8 +50,8 @@ impl Place {
             call_id: "c".to_owned(),
             workspace: self.path("work"),
             cancel: CancellationToken::new(),
-            store: Arc::new(Sqlite::in_memory().unwrap()),
-            frames: Frames::default(),
+            store: Arc::new(SqliteStore::in_memory().unwrap()),
+            frames: FrameSender::default(),
             channels: Arc::new(Channels::new()),
             answers: Vec::new(),
         }
@@ -60,7 +60,7 @@ impl Place {
     async fn load(&self, args: Value) -> String {
         let context = self.context();
         let tool = self.skills.tool();
-        assert_eq!(tool.repeat(), Repeat::Safe);
+        assert_eq!(tool.repeat_safety(), RepeatSafety::Safe);
         let output = tool.call(&args, &context).await;
         let message = protocol::ToolMessage {
             id: None,
@@ -75,7 +75,7 @@ impl Place {
 
 #[test]
 fn the_more_specific_place_counts_and_the_other_is_told() {
-    let place = Place::new();
+    let place = SkillFixture::new();
     assert!(place.names().is_empty());
     place.skill("home/skills/a", "a", "from home");
     place.skill("home/skills/b", "b", "from home");
@@ -83,7 +83,7 @@ fn the_more_specific_place_counts_and_the_other_is_told() {
     place.skill("work/.agents/skills/a", "a", "from agents");
     place.skill("work/.claude/skills/c", "c", "from claude");
     assert_eq!(place.names(), ["a: from agents", "b: from home", "c: from claude"]);
-    let notices = &place.skills.found().notices;
+    let notices = &place.skills.catalog().notices;
     assert_eq!(notices.len(), 2, "{notices:?}");
     assert!(
         notices[0].contains("the skill `a` is hidden by") && notices[1].contains(".segue"),
@@ -93,7 +93,7 @@ fn the_more_specific_place_counts_and_the_other_is_told() {
 
 #[test]
 fn a_bad_skill_is_told_and_the_others_work() {
-    let place = Place::new();
+    let place = SkillFixture::new();
     place.skill("home/skills/good", "good", "works");
     place.skill("home/skills/bad", "Bad Name", "d");
     place.skill("home/skills/twin", "good", "again");
@@ -103,17 +103,17 @@ fn a_bad_skill_is_told_and_the_others_work() {
     create_dir_all(place.path("home/skills/binary")).unwrap();
     write(place.path("home/skills/binary/SKILL.md"), b"\xff\x00\xfe").unwrap();
     assert_eq!(place.names(), ["good: works"]);
-    let notices = place.skills.found().notices.join("\n");
+    let notices = place.skills.catalog().notices.join("\n");
     assert_eq!(notices.lines().count(), 3, "{notices}");
     assert!(notices.contains("its name \"Bad Name\"") && notices.contains("is named `good`"), "{notices}");
 }
 
 #[test]
 fn a_skill_that_appears_or_changes_is_seen_and_nothing_is_read_twice() {
-    let place = Place::new();
+    let place = SkillFixture::new();
     place.skill("home/skills/a", "a", "first");
-    let first = place.skills.found();
-    assert!(Arc::ptr_eq(&first, &place.skills.found()));
+    let first = place.skills.catalog();
+    assert!(Arc::ptr_eq(&first, &place.skills.catalog()));
     place.skill("work/.claude/skills/b", "b", "new");
     assert_eq!(place.names(), ["a: first", "b: new"]);
     place.skill("home/skills/a", "a", "second");
@@ -126,7 +126,7 @@ fn a_skill_that_appears_or_changes_is_seen_and_nothing_is_read_twice() {
 
 #[tokio::test]
 async fn a_skill_is_loaded_with_its_files() {
-    let place = Place::new();
+    let place = SkillFixture::new();
     place.skill("work/.claude/skills/pdf", "pdf", "reads");
     create_dir_all(place.path("work/.claude/skills/pdf/scripts")).unwrap();
     write(place.path("work/.claude/skills/pdf/scripts/run.py"), "print(1)\n").unwrap();
@@ -151,7 +151,7 @@ async fn a_skill_is_loaded_with_its_files() {
 #[tokio::test]
 async fn k6_nothing_outside_a_skills_folder_is_loaded() {
     use std::os::unix::fs::symlink;
-    let place = Place::new();
+    let place = SkillFixture::new();
     write(place.path("secret"), "s").unwrap();
     place.skill("outside", "outside", "a link leads here");
     place.skill("work/.claude/skills/a", "a", "d");
@@ -163,7 +163,7 @@ async fn k6_nothing_outside_a_skills_folder_is_loaded() {
         assert!(said.ends_with("is outside the skill's folder"), "{said}");
     }
     assert_eq!(place.names(), ["a: d"]);
-    assert!(place.skills.found().notices[0].ends_with("it lies outside the workspace"));
+    assert!(place.skills.catalog().notices[0].ends_with("it lies outside the workspace"));
     // The home folder is the user's own.
     create_dir_all(place.path("home/skills")).unwrap();
     symlink(place.path("outside"), place.path("home/skills/outside")).unwrap();
@@ -172,7 +172,7 @@ async fn k6_nothing_outside_a_skills_folder_is_loaded() {
 
 #[tokio::test]
 async fn a_long_file_is_shown_in_part() {
-    let place = Place::new();
+    let place = SkillFixture::new();
     place.skill("home/skills/a", "a", "d");
     write(place.path("home/skills/a/long.txt"), "line\n".repeat(1_000_000)).unwrap();
     let said = place.load(json!({"name": "a", "file": "long.txt"})).await;
@@ -185,8 +185,8 @@ async fn a_long_file_is_shown_in_part() {
 async fn k6_a_skill_that_holds_the_workspace_is_refused_and_its_files_are_read_like_others() {
     use std::os::unix::fs::symlink;
 
-    use crate::permission::{Rules, Verdict, decide};
-    let place = Place::new();
+    use crate::permission::{PermissionRules, PermissionVerdict, decide_call};
+    let place = SkillFixture::new();
     place.skill("work", "evil", "all of it");
     place.skill("work/sub", "sub", "a part of it");
     write(place.path("work/sub/.env"), "S=hush").unwrap();
@@ -197,7 +197,7 @@ async fn k6_a_skill_that_holds_the_workspace_is_refused_and_its_files_are_read_l
     symlink("../../sub", place.path("work/.claude/skills/sub")).unwrap();
     symlink(place.path("work"), place.path("home/skills/evil")).unwrap();
     assert_eq!(place.names(), ["sub: a part of it"]);
-    assert!(place.skills.found().notices[0].ends_with("its folder holds the whole workspace"));
+    assert!(place.skills.catalog().notices[0].ends_with("its folder holds the whole workspace"));
     place.skill("home/skills/mine", "mine", "of the person");
 
     let tool = place.skills.tool();
@@ -206,7 +206,7 @@ async fn k6_a_skill_that_holds_the_workspace_is_refused_and_its_files_are_read_l
             deny: deny.split_whitespace().map(|rule| rule.parse().unwrap()).collect(),
             ..Default::default()
         };
-        Rules { permissions, trusted: vec!["load_skill".to_owned()] }
+        PermissionRules { permissions, trusted: vec!["load_skill".to_owned()] }
     };
     for (args, deny, expected) in [
         (json!({"name": "sub", "file": ".env"}), "", "ask"),
@@ -218,10 +218,10 @@ async fn k6_a_skill_that_holds_the_workspace_is_refused_and_its_files_are_read_l
         (json!({"name": "mine"}), "", "allow"),
     ] {
         let review = tool.review(&args, &place.context()).await;
-        let verdict = match decide(&rules(deny), "load_skill", &review) {
-            Verdict::Allow { .. } => "allow",
-            Verdict::Ask { .. } => "ask",
-            Verdict::Deny { .. } => "deny",
+        let verdict = match decide_call(&rules(deny), "load_skill", &review) {
+            PermissionVerdict::Allow { .. } => "allow",
+            PermissionVerdict::Ask { .. } => "ask",
+            PermissionVerdict::Deny { .. } => "deny",
         };
         assert_eq!(verdict, expected, "{args} {deny}");
     }

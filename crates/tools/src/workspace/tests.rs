@@ -27,23 +27,23 @@ fn k6_no_path_leads_out_of_the_workspace() {
     let (_outer, workspace) = workspace();
     let inside = workspace.root().join("src/a.rs");
     for path in ["src/a.rs", "./src/../src/a.rs", "inner", "deep/../a.rs", inside.to_str().unwrap()] {
-        assert_eq!(workspace.find(path).unwrap(), inside, "{path}");
+        assert_eq!(workspace.resolve_existing(path).unwrap(), inside, "{path}");
     }
     for path in
         ["../secret", "/etc/passwd", "up/secret", "up", "src/../../secret", "..", "/", "src/aside/new"]
     {
-        assert!(workspace.find(path).unwrap_err().contains("outside the workspace"), "{path}");
-        assert!(workspace.target(path).unwrap_err().contains("outside the workspace"), "{path}");
+        assert!(workspace.resolve_existing(path).unwrap_err().contains("outside the workspace"), "{path}");
+        assert!(workspace.resolve(path).unwrap_err().contains("outside the workspace"), "{path}");
     }
-    assert!(workspace.find("../missing").unwrap_err().contains("outside the workspace"));
-    assert!(workspace.find("missing").unwrap_err().contains("there is no"));
-    assert!(workspace.target("dangling").unwrap_err().contains("leads nowhere"));
+    assert!(workspace.resolve_existing("../missing").unwrap_err().contains("outside the workspace"));
+    assert!(workspace.resolve_existing("missing").unwrap_err().contains("there is no"));
+    assert!(workspace.resolve("dangling").unwrap_err().contains("leads nowhere"));
 }
 
 #[test]
 fn k6_a_path_that_does_not_exist_is_resolved_as_far_as_it_does() {
     let (_outer, workspace) = workspace();
-    let relative = |path: &str| workspace.target(path).map(|target| target.relative().to_owned());
+    let relative = |path: &str| workspace.resolve(path).map(|target| target.relative().to_owned());
     assert_eq!(relative("new/er/file"), Ok(PathBuf::from("new/er/file")));
     assert_eq!(relative("deep/new"), Ok(PathBuf::from("src/deep/new")));
     assert_eq!(relative("new/../src/x"), Ok(PathBuf::from("src/x")));
@@ -56,12 +56,12 @@ fn k6_a_path_that_does_not_exist_is_resolved_as_far_as_it_does() {
 #[test]
 fn k6_words_of_a_command_that_name_something_outside_are_refused() {
     let (_outer, workspace) = workspace();
-    assert_eq!(workspace.named_by("inner"), Ok(Some(PathBuf::from("src/a.rs"))));
+    assert_eq!(workspace.resolve_word("inner"), Ok(Some(PathBuf::from("src/a.rs"))));
     for word in ["../secret", "/etc/passwd", "up/secret", "src/aside", "/", "../new", "/api/v1", "up/new"] {
-        assert!(workspace.named_by(word).is_err(), "{word}");
+        assert!(workspace.resolve_word(word).is_err(), "{word}");
     }
     for word in ["HEAD~1", "*.rs", "a\0b", "missing"] {
-        assert_eq!(workspace.named_by(word), Ok(None), "{word}");
+        assert_eq!(workspace.resolve_word(word), Ok(None), "{word}");
     }
 }
 
@@ -73,7 +73,7 @@ proptest! {
         )
     ) {
         let (_outer, workspace) = workspace();
-        if let Ok(target) = workspace.target(&parts.join("/")) {
+        if let Ok(target) = workspace.resolve(&parts.join("/")) {
             // The deepest folder that exists is inside, whatever links there are on the way.
             let absolute = target.absolute();
             let real = absolute.ancestors().find_map(|path| path.canonicalize().ok()).unwrap();

@@ -10,34 +10,34 @@ use protocol::{
     AssistantId, Decisions, Event, EventType, Interrupt, Message, NewEvent, RunId, RunStatus, ThreadId,
 };
 use runtime::{
-    AFTER_MODEL_NODE, Activities, Admission, Admitted, Breakpoints, Channels, Contexts, Driver, Edge, Frames,
-    Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Rejection, RunEnd, Start, TOOLS_NODE,
-    ToolsNode, Update, wants_tools,
+    AFTER_MODEL_NODE, ActivityRegistry, AdmittedRun, Breakpoints, Channels, ContextCache, DecisionRejection,
+    Driver, DriverLimits, Edge, FrameSender, Graph, GraphUpdate, Hook, HookPoint, HooksNode, MODEL_NODE,
+    ModelNode, RunAdmission, RunEnd, RunStart, TOOLS_NODE, ToolsNode, has_tool_calls,
 };
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 use tokio_util::sync::CancellationToken;
 use tools::ToolApproval;
-use tools::permission::{Permissions, Policy, RuleBook, Scope};
+use tools::permission::{ApprovalPolicy, Permissions, RuleBook, RuleScope};
 
-use crate::bench::Bench;
+use crate::bench::ToolFixture;
 
 /// A thread whose runs go through the hook.
-struct World {
-    bench: Bench,
-    book: Arc<RuleBook>,
+struct ApprovalFixture {
+    bench: ToolFixture,
+    rule_book: Arc<RuleBook>,
     driver: Driver,
-    server: Server,
+    server: ScriptedServer,
 }
 
-impl World {
-    async fn new(replies: Vec<Reply>, (permissions, policy): (&str, Policy)) -> Self {
-        let bench = Bench::new().await;
+impl ApprovalFixture {
+    async fn new(replies: Vec<ScriptedReply>, (permissions, policy): (&str, ApprovalPolicy)) -> Self {
+        let bench = ToolFixture::new().await;
         let permissions: Permissions = toml_edit::de::from_str(permissions).unwrap();
         let book = Arc::new(RuleBook::open(&permissions, Vec::new(), None).unwrap());
-        let server = Server::start(Script::new(replies)).unwrap();
+        let server = ScriptedServer::start(Script::new(replies)).unwrap();
         let driver = driver(&bench, &server, (&book, policy));
-        Self { bench, book, driver, server }
+        Self { bench, rule_book: book, driver, server }
     }
 
     fn thread_id(&self) -> ThreadId {
@@ -49,57 +49,57 @@ impl World {
     }
 
     fn file(&self, path: &str) -> PathBuf {
-        self.bench.work().join(path)
+        self.bench.workspace().join(path)
     }
 
-    async fn say(&self, text: &str) -> RunEnd {
-        let message = NewEvent::message(&Message::human(text), Timestamp::now()).unwrap();
-        let update = Update { events: vec![message], ..Update::default() };
-        let start = Start { update, ..Start::default() };
+    async fn send_message(&self, text: &str) -> RunEnd {
+        let message = NewEvent::from_message(&Message::human(text), Timestamp::now()).unwrap();
+        let update = GraphUpdate { events: vec![message], ..GraphUpdate::default() };
+        let start = RunStart { update, ..RunStart::default() };
         let point =
-            runtime::admit(&**self.store(), &self.driver.graph, &self.admission(), start).await.unwrap();
+            runtime::admit_run(&**self.store(), &self.driver.graph, &self.admission(), start).await.unwrap();
         self.drive(point).await
     }
 
-    async fn answer(&self, interrupt: &Interrupt, decisions: Value) -> RunEnd {
+    async fn resume(&self, interrupt: &Interrupt, decisions: Value) -> RunEnd {
         let decisions = self::decisions(decisions);
         assert_eq!(self.check(interrupt, &decisions).await, Ok(()));
-        self.taken(interrupt, &decisions).await
+        self.resume_decided(interrupt, &decisions).await
     }
 
     /// Goes on with an answer that was checked when it was given.
-    async fn taken(&self, interrupt: &Interrupt, decisions: &Decisions) -> RunEnd {
-        let resumed = runtime::resume(
+    async fn resume_decided(&self, interrupt: &Interrupt, decisions: &Decisions) -> RunEnd {
+        let resumed = runtime::resume_run(
             &**self.store(),
             &self.driver.graph,
             &self.admission(),
             &[(interrupt, decisions)],
-            Update::default(),
+            GraphUpdate::default(),
         )
         .await
         .unwrap();
         self.drive(resumed.unwrap()).await
     }
 
-    async fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
+    async fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), DecisionRejection> {
         let node = self.driver.graph.get(&interrupt.node).unwrap();
-        node.check(interrupt, decisions, self.store()).await
+        node.validate_decisions(interrupt, decisions, self.store()).await
     }
 
-    async fn drive(&self, admitted: Admitted) -> RunEnd {
-        let (frames, cancel) = (Frames::default(), CancellationToken::new());
+    async fn drive(&self, admitted: AdmittedRun) -> RunEnd {
+        let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
         self.driver.drive(admitted, &frames, &cancel).await.unwrap()
     }
 
-    fn admission(&self) -> Admission {
-        Admission {
+    fn admission(&self) -> RunAdmission {
+        RunAdmission {
             run_id: RunId::generate(),
             thread_id: self.thread_id(),
             assistant_id: AssistantId::default(),
             model: None,
             lease: "test".into(),
             now: Timestamp::now(),
-            origin: runtime::Origin::New,
+            origin: runtime::AdmissionSource::New,
             durability: Default::default(),
         }
     }
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// Returns what was decided, and by whom.
-    async fn decided(&self) -> Vec<String> {
+    async fn decision_events(&self) -> Vec<String> {
         let events = self.events().await;
         let decided = events.iter().filter(|event| event.kind() == Some(EventType::ToolCallDecided));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -130,35 +130,45 @@ impl World {
     }
 }
 
-fn driver(bench: &Bench, server: &Server, (book, policy): (&Arc<RuleBook>, Policy)) -> Driver {
-    let settings = model::Settings {
+fn driver(
+    bench: &ToolFixture,
+    server: &ScriptedServer,
+    (book, policy): (&Arc<RuleBook>, ApprovalPolicy),
+) -> Driver {
+    let settings = model::ProviderSettings {
         api_key: Some("test".into()),
         base_url: Some(server.url().to_owned()),
         retries_max: 0,
-        ..model::Settings::default()
+        ..model::ProviderSettings::default()
     };
-    let approval = ToolApproval::new(&bench.tools, bench.work(), Arc::clone(book), policy);
+    let approval = ToolApproval::new(&bench.tools, bench.workspace(), Arc::clone(book), policy);
     let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(approval)];
     let asking = ModelNode {
         model: model::connect("anthropic/test".parse().unwrap(), settings).unwrap(),
         tools: bench.tools.iter().map(|tool| tool.spec()).collect(),
         hooks: hooks.clone(),
-        contexts: Arc::new(Contexts::default()),
+        contexts: Arc::new(ContextCache::default()),
         too_large_hint: "begin again",
     };
-    let after_model = |channels: &Channels| Ok(wants_tools(channels)?.then_some(TOOLS_NODE));
+    let after_model = |channels: &Channels| Ok(has_tool_calls(channels)?.then_some(TOOLS_NODE));
     let graph = Graph::new(Edge::To(MODEL_NODE))
-        .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
-        .node(Arc::new(HooksNode { point: Point::AfterModel, hooks: hooks.clone() }), Edge::When(after_model))
-        .node(Arc::new(ToolsNode::new(bench.tools.clone(), bench.work(), hooks)), Edge::To(MODEL_NODE));
+        .with_node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
+        .with_node(
+            Arc::new(HooksNode { point: HookPoint::AfterModel, hooks: hooks.clone() }),
+            Edge::Conditional(after_model),
+        )
+        .with_node(
+            Arc::new(ToolsNode::new(bench.tools.clone(), bench.workspace(), hooks)),
+            Edge::To(MODEL_NODE),
+        );
     Driver {
         store: Arc::clone(&bench.context.store),
         graph: Arc::new(graph),
-        activities: Activities::default(),
+        activities: ActivityRegistry::default(),
         lease: "test".into(),
-        limits: Limits::default(),
+        limits: DriverLimits::default(),
         breakpoints: Breakpoints::default(),
-        halt: Default::default(),
+        shutdown: Default::default(),
     }
 }
 
@@ -166,32 +176,39 @@ fn decisions(decisions: Value) -> Decisions {
     serde_json::from_value(json!({"decisions": decisions})).unwrap()
 }
 
-fn write(id: &str, path: &str) -> Reply {
-    Reply::call(id, "write_file", json!({"path": path, "content": "x\n"}))
+fn write(id: &str, path: &str) -> ScriptedReply {
+    ScriptedReply::call(id, "write_file", json!({"path": path, "content": "x\n"}))
 }
 
 #[tokio::test]
 async fn what_is_allowed_runs_without_a_question_and_without_a_step_of_its_own() {
-    let read = Reply::call("c1", "read_file", json!({"path": "src/a.rs"}))
-        .and_call("c2", "execute", json!({"command": "cat src/deep/b.rs"}))
-        .and_call("c3", "write_file", json!({"path": "src/new", "content": "x"}));
-    let world =
-        World::new(vec![read, Reply::text("Done.")], ("allow = [\"edit_file(src/**)\"]", Policy::Ask)).await;
-    assert_eq!(world.say("Go.").await.status, RunStatus::Success);
+    let read = ScriptedReply::call("c1", "read_file", json!({"path": "src/a.rs"}))
+        .with_call("c2", "execute", json!({"command": "cat src/deep/b.rs"}))
+        .with_call("c3", "write_file", json!({"path": "src/new", "content": "x"}));
+    let world = ApprovalFixture::new(
+        vec![read, ScriptedReply::text("Done.")],
+        ("allow = [\"edit_file(src/**)\"]", ApprovalPolicy::Ask),
+    )
+    .await;
+    assert_eq!(world.send_message("Go.").await.status, RunStatus::Success);
     assert!(world.file("src/new").exists());
-    assert_eq!((world.results().await.len(), world.decided().await.len()), (3, 0));
+    assert_eq!((world.results().await.len(), world.decision_events().await.len()), (3, 0));
 }
 
 #[tokio::test]
 async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
-    let calls = Reply::call("c1", "execute", json!({"command": "make \u{202e}all", "description": "builds"}))
-        .and_call("c2", "read_file", json!({"path": "src/a.rs"}))
-        .and_call("c3", "write_file", json!({"path": "new/a", "content": "x\n"}))
-        .and_call("c4", "write_file", json!({"path": ".env", "content": "x\n"}))
-        .and_call("c5", "write_file", json!({"path": "new/b", "content": "y\n"}));
-    let world =
-        World::new(vec![calls, Reply::text("Done.")], ("deny = [\"edit_file(.env*)\"]", Policy::Ask)).await;
-    let asked = world.say("Go.").await;
+    let calls =
+        ScriptedReply::call("c1", "execute", json!({"command": "make \u{202e}all", "description": "builds"}))
+            .with_call("c2", "read_file", json!({"path": "src/a.rs"}))
+            .with_call("c3", "write_file", json!({"path": "new/a", "content": "x\n"}))
+            .with_call("c4", "write_file", json!({"path": ".env", "content": "x\n"}))
+            .with_call("c5", "write_file", json!({"path": "new/b", "content": "y\n"}));
+    let world = ApprovalFixture::new(
+        vec![calls, ScriptedReply::text("Done.")],
+        ("deny = [\"edit_file(.env*)\"]", ApprovalPolicy::Ask),
+    )
+    .await;
+    let asked = world.send_message("Go.").await;
     assert_eq!((asked.status, asked.interrupts.len()), (RunStatus::Interrupted, 1));
     let payload = &asked.interrupts[0].payload;
     assert_eq!(payload.middleware_source, "ToolApprovalMiddleware");
@@ -221,7 +238,7 @@ async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
         }))
     );
     // The denied call has its result before anyone answers.
-    assert_eq!(world.decided().await, ["c4 write_file deny rule"]);
+    assert_eq!(world.decision_events().await, ["c4 write_file deny rule"]);
     assert!(
         world.results().await[0]
             .starts_with("c4: Not done: a rule forbids this call (deny edit_file(.env*))")
@@ -229,14 +246,14 @@ async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
 
     let respond = json!({"type": "respond", "message": "It is built already."});
     let end =
-        world.answer(&asked.interrupts[0], json!([respond, {"type": "approve"}, {"type": "reject"}])).await;
+        world.resume(&asked.interrupts[0], json!([respond, {"type": "approve"}, {"type": "reject"}])).await;
     assert_eq!(end.status, RunStatus::Success);
     let results = world.results().await;
     assert_eq!(results.len(), 5, "g2: every call has one result: {results:?}");
     assert_eq!(results[1], "c1: It is built already.");
     assert!(world.file("new/a").exists() && !world.file("new/b").exists() && !world.file(".env").exists());
     assert_eq!(
-        world.decided().await,
+        world.decision_events().await,
         [
             "c4 write_file deny rule",
             "c1 execute respond person",
@@ -249,31 +266,36 @@ async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
 
 #[tokio::test]
 async fn a_person_edits_and_declines() {
-    let calls = write("c1", "a").and_call("c2", "write_file", json!({"path": "b", "content": "x\n"}));
-    let world = World::new(vec![calls, Reply::text("Done.")], ("", Policy::Ask)).await;
-    let asked = world.say("Go.").await;
+    let calls = write("c1", "a").with_call("c2", "write_file", json!({"path": "b", "content": "x\n"}));
+    let world =
+        ApprovalFixture::new(vec![calls, ScriptedReply::text("Done.")], ("", ApprovalPolicy::Ask)).await;
+    let asked = world.send_message("Go.").await;
     let edited = json!({"type": "edit", "edited_action": {
         "name": "write_file", "args": {"path": "elsewhere", "content": "y\n"}
     }});
     let declined = json!({"type": "reject", "message": "not this one"});
     assert_eq!(
-        world.answer(&asked.interrupts[0], json!([edited, declined])).await.status,
+        world.resume(&asked.interrupts[0], json!([edited, declined])).await.status,
         RunStatus::Success
     );
     assert_eq!(fs::read_to_string(world.file("elsewhere")).unwrap(), "y\n");
     assert!(!world.file("a").exists() && !world.file("b").exists());
     let results = ["c2: The person declined this call: not this one", "c1: created elsewhere (1 lines)"];
     assert_eq!(world.results().await, results);
-    assert_eq!(world.decided().await, ["c1 write_file edit person", "c2 write_file reject person"]);
+    assert_eq!(world.decision_events().await, ["c1 write_file edit person", "c2 write_file reject person"]);
 }
 
 #[tokio::test]
 async fn an_edit_that_the_tool_cannot_read_leaves_the_question_waiting() {
-    let run = Reply::call("c2", "execute", json!({"command": "touch b"}));
-    let world = World::new(vec![write("c1", "a"), run, Reply::text("Done.")], ("", Policy::Ask)).await;
+    let run = ScriptedReply::call("c2", "execute", json!({"command": "touch b"}));
+    let world = ApprovalFixture::new(
+        vec![write("c1", "a"), run, ScriptedReply::text("Done.")],
+        ("", ApprovalPolicy::Ask),
+    )
+    .await;
     let edit =
         |name: &str, args: Value| json!([{"type": "edit", "edited_action": {"name": name, "args": args}}]);
-    let asked = world.say("Go.").await;
+    let asked = world.send_message("Go.").await;
     for (args, why) in [
         (json!({"path": 5, "content": "y\n"}), "invalid type"),
         (json!({"path": "a"}), "missing field `content`"),
@@ -281,16 +303,18 @@ async fn an_edit_that_the_tool_cannot_read_leaves_the_question_waiting() {
     ] {
         let refused = world.check(&asked.interrupts[0], &decisions(edit("write_file", args.clone()))).await;
         assert!(
-            matches!(&refused, Err(Rejection::Invalid(told)) if told.contains(why)),
+            matches!(&refused, Err(DecisionRejection::Invalid(told)) if told.contains(why)),
             "{args}: {refused:?}"
         );
     }
     let asked =
-        world.answer(&asked.interrupts[0], edit("write_file", json!({"path": "a", "content": "y\n"}))).await;
+        world.resume(&asked.interrupts[0], edit("write_file", json!({"path": "a", "content": "y\n"}))).await;
     let empty = decisions(edit("execute", json!({"command": " "})));
     let refused = world.check(&asked.interrupts[0], &empty).await;
-    assert!(matches!(&refused, Err(Rejection::Invalid(told)) if told.contains("the command is empty")));
-    let end = world.answer(&asked.interrupts[0], edit("execute", json!({"command": "touch c"}))).await;
+    assert!(
+        matches!(&refused, Err(DecisionRejection::Invalid(told)) if told.contains("the command is empty"))
+    );
+    let end = world.resume(&asked.interrupts[0], edit("execute", json!({"command": "touch c"}))).await;
     assert_eq!(end.status, RunStatus::Success);
     assert!(world.file("c").exists() && !world.file("b").exists());
 }
@@ -298,33 +322,39 @@ async fn an_edit_that_the_tool_cannot_read_leaves_the_question_waiting() {
 #[tokio::test]
 async fn what_a_person_writes_is_held_against_the_rules_too() {
     let rules = "deny = [\"edit_file(.env*)\"]";
-    let world = World::new(vec![write("c1", "a"), Reply::text("Done.")], (rules, Policy::Ask)).await;
-    let asked = world.say("Go.").await;
+    let world = ApprovalFixture::new(
+        vec![write("c1", "a"), ScriptedReply::text("Done.")],
+        (rules, ApprovalPolicy::Ask),
+    )
+    .await;
+    let asked = world.send_message("Go.").await;
     let edited = json!({"type": "edit", "edited_action": {
         "name": "write_file", "args": {"path": "sub/.env", "content": "y\n"}
     }});
     let refused = world.check(&asked.interrupts[0], &decisions(json!([edited.clone()]))).await;
-    assert!(matches!(&refused, Err(Rejection::Invalid(why)) if why.contains("deny edit_file(.env*)")));
+    assert!(
+        matches!(&refused, Err(DecisionRejection::Invalid(why)) if why.contains("deny edit_file(.env*)"))
+    );
     // One that was taken before the rule was there is not made either.
     assert_eq!(
-        world.taken(&asked.interrupts[0], &decisions(json!([edited]))).await.status,
+        world.resume_decided(&asked.interrupts[0], &decisions(json!([edited]))).await.status,
         RunStatus::Success
     );
     assert!(!world.file("sub").exists());
     assert!(world.results().await[0].contains("deny edit_file(.env*)"));
-    assert_eq!(world.decided().await, ["c1 write_file deny rule"]);
+    assert_eq!(world.decision_events().await, ["c1 write_file deny rule"]);
 }
 
 #[tokio::test]
 async fn a_remembered_rule_is_not_asked_about_again() {
-    let script = vec![write("c1", "src/x"), write("c2", "src/y"), Reply::text("Done.")];
-    let world = World::new(script, ("", Policy::Ask)).await;
-    let asked = world.say("Go.").await;
+    let script = vec![write("c1", "src/x"), write("c2", "src/y"), ScriptedReply::text("Done.")];
+    let world = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
+    let asked = world.send_message("Go.").await;
     let details = asked.interrupts[0].payload.action_requests[0].details.clone().unwrap();
     let rule = details["remember"][0].as_str().unwrap().parse().unwrap();
-    world.book.remember(rule, Scope::Session).unwrap();
+    world.rule_book.remember(rule, RuleScope::Session).unwrap();
     // The rules are others than when it was asked; the decision is still about the call that was shown.
-    let end = world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    let end = world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
     assert_eq!(end.status, RunStatus::Success);
     assert!(world.file("src/x").exists() && world.file("src/y").exists());
 }
@@ -332,27 +362,32 @@ async fn a_remembered_rule_is_not_asked_about_again() {
 #[tokio::test]
 async fn k8_a_policy_stands_in_for_a_person_but_not_for_a_rule() {
     let rules = "deny = [\"edit_file(.env*)\"]";
-    let calls = || write("c1", "a").and_call("c2", "write_file", json!({"path": ".env", "content": "x"}));
-    let allowed = World::new(vec![calls(), Reply::text("Done.")], (rules, Policy::Allow)).await;
-    assert_eq!(allowed.say("Go.").await.status, RunStatus::Success);
+    let calls = || write("c1", "a").with_call("c2", "write_file", json!({"path": ".env", "content": "x"}));
+    let allowed =
+        ApprovalFixture::new(vec![calls(), ScriptedReply::text("Done.")], (rules, ApprovalPolicy::Allow))
+            .await;
+    assert_eq!(allowed.send_message("Go.").await.status, RunStatus::Success);
     assert!(allowed.file("a").exists() && !allowed.file(".env").exists());
-    assert_eq!(allowed.decided().await, ["c1 write_file approve policy", "c2 write_file deny rule"]);
+    assert_eq!(allowed.decision_events().await, ["c1 write_file approve policy", "c2 write_file deny rule"]);
 
-    let denied = World::new(vec![calls(), Reply::text("Done.")], (rules, Policy::Deny)).await;
-    assert_eq!(denied.say("Go.").await.status, RunStatus::Success);
+    let denied =
+        ApprovalFixture::new(vec![calls(), ScriptedReply::text("Done.")], (rules, ApprovalPolicy::Deny))
+            .await;
+    assert_eq!(denied.send_message("Go.").await.status, RunStatus::Success);
     assert!(!denied.file("a").exists());
     assert!(denied.results().await[0].contains("nobody is there to ask"));
-    assert_eq!(denied.decided().await, ["c1 write_file deny policy", "c2 write_file deny rule"]);
+    assert_eq!(denied.decision_events().await, ["c1 write_file deny policy", "c2 write_file deny rule"]);
 }
 
 #[tokio::test]
 async fn a_call_whose_meaning_changed_since_it_was_allowed_is_not_made() {
-    let calls = write("c1", "a").and_call("c2", "execute", json!({"command": "cat b"}));
-    let world = World::new(vec![calls, Reply::text("Done.")], ("", Policy::Ask)).await;
-    let asked = world.say("Go.").await;
+    let calls = write("c1", "a").with_call("c2", "execute", json!({"command": "cat b"}));
+    let world =
+        ApprovalFixture::new(vec![calls, ScriptedReply::text("Done.")], ("", ApprovalPolicy::Ask)).await;
+    let asked = world.send_message("Go.").await;
     assert_eq!(asked.interrupts[0].payload.action_requests.len(), 1, "reading is allowed");
     std::os::unix::fs::symlink("../secret", world.file("b")).unwrap();
-    let end = world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    let end = world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
     assert_eq!(end.status, RunStatus::Success);
     let mut results = world.results().await;
     results.sort();
@@ -362,46 +397,55 @@ async fn a_call_whose_meaning_changed_since_it_was_allowed_is_not_made() {
 
 #[tokio::test]
 async fn an_approval_holds_for_one_answer_even_when_call_ids_repeat() {
-    let script = vec![write("c1", "a"), write("c1", "b"), Reply::text("Done.")];
-    let world = World::new(script, ("", Policy::Ask)).await;
-    let asked = world.say("Go.").await;
-    let again = world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    let script = vec![write("c1", "a"), write("c1", "b"), ScriptedReply::text("Done.")];
+    let world = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
+    let asked = world.send_message("Go.").await;
+    let again = world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
     assert_eq!(again.status, RunStatus::Interrupted, "{:?}", world.results().await);
     assert!(world.file("a").exists() && !world.file("b").exists());
 }
 
 #[tokio::test]
 async fn a_new_message_instead_of_an_answer_leaves_nothing_behind() {
-    let script = vec![write("c1", "a"), Reply::text("Very well."), write("c1", "b"), Reply::text("Done.")];
-    let world = World::new(script, ("", Policy::Ask)).await;
-    assert_eq!(world.say("Go.").await.status, RunStatus::Interrupted);
-    assert_eq!(world.say("Never mind.").await.status, RunStatus::Success);
-    let asked = world.say("Now the other.").await;
+    let script = vec![
+        write("c1", "a"),
+        ScriptedReply::text("Very well."),
+        write("c1", "b"),
+        ScriptedReply::text("Done."),
+    ];
+    let world = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
+    assert_eq!(world.send_message("Go.").await.status, RunStatus::Interrupted);
+    assert_eq!(world.send_message("Never mind.").await.status, RunStatus::Success);
+    let asked = world.send_message("Now the other.").await;
     assert_eq!(asked.interrupts[0].payload.action_requests[0].description, "Create b");
-    world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
     assert!(world.file("b").exists() && !world.file("a").exists());
 }
 
 #[tokio::test]
 async fn j7_an_answer_after_a_restart_counts() {
-    let mut world = World::new(vec![write("c1", "a"), Reply::text("Done.")], ("", Policy::Ask)).await;
-    let asked = world.say("Go.").await;
-    world.bench.tools = tools::all(tools::Settings::default());
-    world.driver = driver(&world.bench, &world.server, (&world.book, Policy::Ask));
-    let end = world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    let mut world =
+        ApprovalFixture::new(vec![write("c1", "a"), ScriptedReply::text("Done.")], ("", ApprovalPolicy::Ask))
+            .await;
+    let asked = world.send_message("Go.").await;
+    world.bench.tools = tools::builtin_tools(tools::ToolSettings::default());
+    world.driver = driver(&world.bench, &world.server, (&world.rule_book, ApprovalPolicy::Ask));
+    let end = world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
     assert_eq!(end.status, RunStatus::Success);
     assert!(world.file("a").exists());
 }
 
 #[tokio::test]
 async fn k6_an_approval_is_one_of_what_was_shown() {
-    let calls = Reply::call("c1", "write_file", json!({"path": "src/h/pre-commit", "content": "x\n"}));
-    let world = World::new(vec![calls, Reply::text("Done.")], ("", Policy::Ask)).await;
+    let calls =
+        ScriptedReply::call("c1", "write_file", json!({"path": "src/h/pre-commit", "content": "x\n"}));
+    let world =
+        ApprovalFixture::new(vec![calls, ScriptedReply::text("Done.")], ("", ApprovalPolicy::Ask)).await;
     fs::create_dir_all(world.file(".git/hooks")).unwrap();
-    let asked = world.say("Go.").await;
+    let asked = world.send_message("Go.").await;
     // As another call of the same answer could.
     std::os::unix::fs::symlink("../.git/hooks", world.file("src/h")).unwrap();
-    world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
     assert!(!world.file(".git/hooks/pre-commit").exists());
     let results = world.results().await;
     assert!(results[0].contains("has changed since it was looked at"), "{results:?}");
@@ -409,27 +453,27 @@ async fn k6_an_approval_is_one_of_what_was_shown() {
 }
 
 /// Reads a file and asks about a change of it, in a process that then ends.
-async fn asked_about_a_change() -> (World, Interrupt) {
-    let read = Reply::call("c1", "read_file", json!({"path": "src/a.rs"}));
+async fn start_change_approval() -> (ApprovalFixture, Interrupt) {
+    let read = ScriptedReply::call("c1", "read_file", json!({"path": "src/a.rs"}));
     let edit = json!({"path": "src/a.rs", "old_string": "needle", "new_string": "thread"});
     let again = json!({"path": "src/a.rs", "old_string": "last", "new_string": "end"});
     let script = vec![
         read,
-        Reply::call("c2", "edit_file", edit).and_call("c3", "edit_file", again),
-        Reply::text("Done."),
+        ScriptedReply::call("c2", "edit_file", edit).with_call("c3", "edit_file", again),
+        ScriptedReply::text("Done."),
     ];
-    let mut world = World::new(script, ("", Policy::Ask)).await;
-    let mut asked = world.say("Go.").await;
-    world.bench.tools = tools::all(tools::Settings::default());
-    world.driver = driver(&world.bench, &world.server, (&world.book, Policy::Ask));
+    let mut world = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
+    let mut asked = world.send_message("Go.").await;
+    world.bench.tools = tools::builtin_tools(tools::ToolSettings::default());
+    world.driver = driver(&world.bench, &world.server, (&world.rule_book, ApprovalPolicy::Ask));
     (world, asked.interrupts.remove(0))
 }
 
 #[tokio::test]
 async fn j7_an_edit_that_was_shown_is_made_by_another_process() {
-    let (world, interrupt) = asked_about_a_change().await;
+    let (world, interrupt) = start_change_approval().await;
     let approve = json!({"type": "approve"});
-    let end = world.answer(&interrupt, json!([approve, approve])).await;
+    let end = world.resume(&interrupt, json!([approve, approve])).await;
     assert_eq!(end.status, RunStatus::Success);
     let text = fs::read_to_string(world.file("src/a.rs")).unwrap();
     assert_eq!(text, "fn a() {}\r\n// thread\nend", "{:?}", world.results().await);
@@ -437,10 +481,10 @@ async fn j7_an_edit_that_was_shown_is_made_by_another_process() {
 
 #[tokio::test]
 async fn k6_an_edit_that_was_shown_is_not_made_of_a_file_that_changed() {
-    let (world, interrupt) = asked_about_a_change().await;
+    let (world, interrupt) = start_change_approval().await;
     fs::write(world.file("src/a.rs"), "// needle of another\nlast").unwrap();
     let approve = json!({"type": "approve"});
-    world.answer(&interrupt, json!([approve, approve])).await;
+    world.resume(&interrupt, json!([approve, approve])).await;
     assert_eq!(fs::read_to_string(world.file("src/a.rs")).unwrap(), "// needle of another\nlast");
     let results = world.results().await;
     assert!(results[1].contains("has changed since you read it"), "{results:?}");
@@ -448,18 +492,19 @@ async fn k6_an_edit_that_was_shown_is_not_made_of_a_file_that_changed() {
 
 #[tokio::test]
 async fn k4_a_search_leaves_out_what_rules_deny_or_ask_about() {
-    let calls = Reply::call("c1", "grep", json!({"pattern": "k"}))
-        .and_call("c2", "glob", json!({"pattern": "*.txt"}))
-        .and_call("c3", "ls", json!({"path": "private"}))
-        .and_call("c4", "execute", json!({"command": "grep -r k ."}))
-        .and_call("c5", "execute", json!({"command": "cat open.txt"}));
+    let calls = ScriptedReply::call("c1", "grep", json!({"pattern": "k"}))
+        .with_call("c2", "glob", json!({"pattern": "*.txt"}))
+        .with_call("c3", "ls", json!({"path": "private"}))
+        .with_call("c4", "execute", json!({"command": "grep -r k ."}))
+        .with_call("c5", "execute", json!({"command": "cat open.txt"}));
     let rules = "deny = [\"read_file(private/**)\"]\nask = [\"read_file(drafts/**)\"]";
-    let world = World::new(vec![calls, Reply::text("Done.")], (rules, Policy::Deny)).await;
+    let world =
+        ApprovalFixture::new(vec![calls, ScriptedReply::text("Done.")], (rules, ApprovalPolicy::Deny)).await;
     for path in ["private/x.txt", "drafts/y.txt", "open.txt"] {
         fs::create_dir_all(world.file(path).parent().unwrap()).unwrap();
         fs::write(world.file(path), "k\n").unwrap();
     }
-    assert_eq!(world.say("Go.").await.status, RunStatus::Success);
+    assert_eq!(world.send_message("Go.").await.status, RunStatus::Success);
     let mut results = world.results().await;
     results.sort();
     assert_eq!(results[0], "c1: open.txt:1:k\n[2 files left out by rules]");
@@ -471,20 +516,23 @@ async fn k4_a_search_leaves_out_what_rules_deny_or_ask_about() {
 
 #[tokio::test]
 async fn a_search_in_what_was_approved_leaves_it_in() {
-    let calls = Reply::call("c1", "grep", json!({"pattern": "k", "path": "drafts"}));
-    let world =
-        World::new(vec![calls, Reply::text("Done.")], ("ask = [\"read_file(drafts)\"]", Policy::Ask)).await;
+    let calls = ScriptedReply::call("c1", "grep", json!({"pattern": "k", "path": "drafts"}));
+    let world = ApprovalFixture::new(
+        vec![calls, ScriptedReply::text("Done.")],
+        ("ask = [\"read_file(drafts)\"]", ApprovalPolicy::Ask),
+    )
+    .await;
     fs::create_dir_all(world.file("drafts")).unwrap();
     fs::write(world.file("drafts/y.txt"), "k\n").unwrap();
-    let asked = world.say("Go.").await;
-    world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    let asked = world.send_message("Go.").await;
+    world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
     assert_eq!(world.results().await, ["c1: drafts/y.txt:1:k"]);
 }
 
 #[tokio::test]
 async fn g3_an_answer_that_says_what_would_not_be_done_is_refused() {
-    let world = World::new(vec![write("c1", "a")], ("", Policy::Ask)).await;
-    let asked = world.say("Go.").await;
+    let world = ApprovalFixture::new(vec![write("c1", "a")], ("", ApprovalPolicy::Ask)).await;
+    let asked = world.send_message("Go.").await;
     let check =
         async |decision: Value| world.check(&asked.interrupts[0], &decisions(json!([decision]))).await;
     assert_eq!(check(json!({"type": "approve"})).await, Ok(()));
@@ -493,6 +541,6 @@ async fn g3_an_answer_that_says_what_would_not_be_done_is_refused() {
         json!({"type": "approve", "summary_sha256": "ab"}),
         json!({"type": "edit", "edited_action": {"name": "execute", "args": {"command": "ls"}}}),
     ] {
-        assert!(matches!(check(refused).await, Err(Rejection::Invalid(_))));
+        assert!(matches!(check(refused).await, Err(DecisionRejection::Invalid(_))));
     }
 }

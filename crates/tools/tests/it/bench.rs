@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{Sqlite, Store, Transaction, Write};
+use journal::{SqliteStore, Store, Transaction, Write};
 use protocol::message::joined_text;
 use protocol::{AssistantId, RunId, Thread, ThreadId, ToolStatus};
-use runtime::{Frames, Review, Tool, ToolContext, ToolOutput};
+use runtime::{CallReview, FrameSender, Tool, ToolContext, ToolOutput};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-pub struct Bench {
+pub struct ToolFixture {
     pub folder: tempfile::TempDir,
     pub tools: Vec<Arc<dyn Tool>>,
     pub context: ToolContext,
 }
 
-impl Bench {
+impl ToolFixture {
     /// Returns a workspace `work` with a few files, and a file beside it that nothing may reach.
     pub async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -34,10 +34,10 @@ impl Bench {
         fs::write(work.join("blob"), b"needle\0needle").unwrap();
         let protected = vec![folder.path().join("home"), work.join("protected")];
         let secrets = vec!["SEGUE_TEST_SECRET".to_owned()];
-        let tools = tools::all(tools::Settings { protected, secrets });
-        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().unwrap());
+        let tools = tools::builtin_tools(tools::ToolSettings { protected, secrets });
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
         let thread_id = ThreadId::generate();
-        let create = Write::CreateThread(blank(thread_id));
+        let create = Write::CreateThread(blank_thread(thread_id));
         store.commit(Transaction { fence: None, writes: vec![create] }).await.unwrap();
         let context = ToolContext {
             thread_id,
@@ -46,14 +46,14 @@ impl Bench {
             workspace: work,
             cancel: CancellationToken::new(),
             store,
-            frames: Frames::default(),
+            frames: FrameSender::default(),
             channels: Arc::default(),
             answers: Vec::new(),
         };
         Self { folder, tools, context }
     }
 
-    pub fn work(&self) -> PathBuf {
+    pub fn workspace(&self) -> PathBuf {
         self.context.workspace.clone()
     }
 
@@ -66,7 +66,7 @@ impl Bench {
     }
 
     /// Makes a call and commits what else changes with it.
-    pub async fn committed(&self, name: &str, args: Value) -> ToolOutput {
+    pub async fn commit_output(&self, name: &str, args: Value) -> ToolOutput {
         let output = self.output(name, args).await;
         let writes = output.update.writes.clone();
         self.context.store.commit(Transaction { fence: None, writes }).await.unwrap();
@@ -78,21 +78,21 @@ impl Bench {
         (output.status, joined_text(&output.content))
     }
 
-    pub async fn review(&self, name: &str, args: Value) -> Review {
+    pub async fn review(&self, name: &str, args: Value) -> CallReview {
         self.tool(name).review(&args, &self.context).await
     }
 
-    pub async fn good(&self, name: &str, args: Value, expected: &str) {
+    pub async fn assert_success(&self, name: &str, args: Value, expected: &str) {
         assert_eq!(self.call(name, args).await, (ToolStatus::Success, expected.to_owned()));
     }
 
-    pub async fn bad(&self, name: &str, args: Value, expected: &str) {
+    pub async fn assert_error(&self, name: &str, args: Value, expected: &str) {
         let (status, text) = self.call(name, args).await;
         assert!(status == ToolStatus::Error && text.contains(expected), "{text}");
     }
 }
 
-pub fn blank(thread_id: ThreadId) -> Thread {
+pub fn blank_thread(thread_id: ThreadId) -> Thread {
     let now = Timestamp::now();
     Thread::blank(thread_id, AssistantId::default(), now)
 }

@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 
 use protocol::ToolStatus;
 use protocol::message::joined_text;
-use runtime::{Frame, Frames, Item, Subject};
+use runtime::{CallSubject, Frame, FrameSender, SubscriptionItem};
 use serde_json::json;
 
-use crate::bench::Bench;
+use crate::bench::ToolFixture;
 
-async fn run(bench: &Bench, command: &str) -> (ToolStatus, String) {
+async fn run(bench: &ToolFixture, command: &str) -> (ToolStatus, String) {
     bench.call("execute", json!({"command": command})).await
 }
 
-async fn good(bench: &Bench, command: &str, expected: &str) {
+async fn assert_success(bench: &ToolFixture, command: &str, expected: &str) {
     assert_eq!(run(bench, command).await, (ToolStatus::Success, expected.to_owned()), "{command}");
 }
 
-async fn bad(bench: &Bench, command: &str, expected: &str) {
+async fn assert_error(bench: &ToolFixture, command: &str, expected: &str) {
     assert_eq!(run(bench, command).await, (ToolStatus::Error, expected.to_owned()), "{command}");
 }
 
 /// Returns whether the process has ended, or ends soon: the signal is on its way when a call returns.
-fn ends(pid: &Path) -> bool {
+fn has_ended(pid: &Path) -> bool {
     let pid = fs::read_to_string(pid).unwrap();
     let state = format!("/proc/{}/stat", pid.trim());
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -39,7 +39,7 @@ fn ends(pid: &Path) -> bool {
     false
 }
 
-async fn exists(path: &Path) {
+async fn wait_for_file(path: &Path) {
     while !path.exists() {
         tokio::task::yield_now().await;
     }
@@ -47,45 +47,51 @@ async fn exists(path: &Path) {
 
 #[tokio::test]
 async fn output_and_status_reach_the_model() {
-    let bench = Bench::new().await;
-    good(&bench, "echo one; echo two >&2; echo three", "one\ntwo\nthree").await;
-    good(&bench, "x=$(ls src | head -1); echo \"$x\"", "a.rs").await;
-    good(&bench, "cat", "(no output)").await;
-    good(&bench, "cat src/deep/b.rs", "fn b() {}").await;
-    bad(&bench, "echo a; exit 3", "a\n[exit status 3]").await;
-    bad(&bench, "kill -9 $$", "(no output)\n[ended by a signal]").await;
-    bench.bad("execute", json!({"command": " "}), "the command is empty").await;
-    bench.bad("execute", json!({"command": "a\0b"}), "zero byte").await;
-    bench.bad("execute", json!({"argv": ["ls"]}), "bad arguments: unknown field `argv`").await;
+    let bench = ToolFixture::new().await;
+    assert_success(&bench, "echo one; echo two >&2; echo three", "one\ntwo\nthree").await;
+    assert_success(&bench, "x=$(ls src | head -1); echo \"$x\"", "a.rs").await;
+    assert_success(&bench, "cat", "(no output)").await;
+    assert_success(&bench, "cat src/deep/b.rs", "fn b() {}").await;
+    assert_error(&bench, "echo a; exit 3", "a\n[exit status 3]").await;
+    assert_error(&bench, "kill -9 $$", "(no output)\n[ended by a signal]").await;
+    bench.assert_error("execute", json!({"command": " "}), "the command is empty").await;
+    bench.assert_error("execute", json!({"command": "a\0b"}), "zero byte").await;
+    bench.assert_error("execute", json!({"argv": ["ls"]}), "bad arguments: unknown field `argv`").await;
 }
 
 #[tokio::test]
 async fn escapes_progress_bars_and_odd_bytes_become_plain_text() {
-    let bench = Bench::new().await;
-    good(&bench, r"printf '\033[1;31mred\033[0m\tx\n'; true", "red\tx").await;
-    good(&bench, r"printf '10%%\r50%%\r100%%\ndone\r\n'; true", "100%\ndone").await;
-    good(&bench, r"printf 'caf\351\n'; true", "caf\u{fffd}").await;
-    good(&bench, r"printf '\303'; printf '\251\n'", "é").await;
+    let bench = ToolFixture::new().await;
+    assert_success(&bench, r"printf '\033[1;31mred\033[0m\tx\n'; true", "red\tx").await;
+    assert_success(&bench, r"printf '10%%\r50%%\r100%%\ndone\r\n'; true", "100%\ndone").await;
+    assert_success(&bench, r"printf 'caf\351\n'; true", "caf\u{fffd}").await;
+    assert_success(&bench, r"printf '\303'; printf '\251\n'", "é").await;
 }
 
 #[tokio::test]
 async fn k4_commands_get_no_keys_and_no_terminal() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     // The test process has no keys of its own to lose; the names are what counts.
-    good(
+    assert_success(
         &bench,
         "echo \"${ANTHROPIC_API_KEY-none} ${OPENAI_API_KEY-none} ${GEMINI_API_KEY-none} ${SEGUE_TEST_SECRET-none}\"",
         "none none none none",
     )
     .await;
-    good(&bench, "echo $NO_COLOR $PAGER $GIT_PAGER $CI; test -t 0 || echo no", "1 cat cat true\nno").await;
-    good(&bench, "pwd -P; true $HOME", bench.work().canonicalize().unwrap().to_str().unwrap()).await;
+    assert_success(
+        &bench,
+        "echo $NO_COLOR $PAGER $GIT_PAGER $CI; test -t 0 || echo no",
+        "1 cat cat true\nno",
+    )
+    .await;
+    assert_success(&bench, "pwd -P; true $HOME", bench.workspace().canonicalize().unwrap().to_str().unwrap())
+        .await;
 }
 
 #[tokio::test]
 async fn a_long_output_is_cut_and_the_whole_can_be_read() {
-    let bench = Bench::new().await;
-    let output = bench.committed("execute", json!({"command": "seq 1 20000; true $HOME"})).await;
+    let bench = ToolFixture::new().await;
+    let output = bench.commit_output("execute", json!({"command": "seq 1 20000; true $HOME"})).await;
     let text = joined_text(&output.content);
     assert!(
         text.len() < 31_000 && text.starts_with("1\n2\n") && text.ends_with("19999\n20000"),
@@ -96,20 +102,20 @@ async fn a_long_output_is_cut_and_the_whole_can_be_read() {
     let name = rest.split(' ').next().unwrap();
     assert!(name.starts_with("artifact:") && name.len() == 25, "{name}");
     bench
-        .good(
+        .assert_success(
             "read_file",
             json!({"path": name, "offset": 10_000, "limit": 2}),
             " 10000\t10000\n 10001\t10001\n[there is more; continue with offset 10002]\n",
         )
         .await;
-    bench.bad("read_file", json!({"path": "artifact:00000000"}), "nothing is stored").await;
+    bench.assert_error("read_file", json!({"path": "artifact:00000000"}), "nothing is stored").await;
 }
 
 #[tokio::test]
 async fn far_too_much_output_is_bounded_and_its_end_is_kept() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     let command = "head -c 20000000 /dev/zero | tr '\\0' 'x' | fold -w 1000; echo; echo end";
-    let output = bench.committed("execute", json!({"command": command})).await;
+    let output = bench.commit_output("execute", json!({"command": command})).await;
     let text = joined_text(&output.content);
     assert!(output.status == ToolStatus::Success && text.len() < 31_000 && text.ends_with("x\nend"));
     let journal::Write::PutArtifact(artifact) = &output.update.writes[0] else { unreachable!() };
@@ -120,15 +126,15 @@ async fn far_too_much_output_is_bounded_and_its_end_is_kept() {
 
 #[tokio::test]
 async fn output_is_shown_while_the_command_runs() {
-    let mut bench = Bench::new().await;
-    let (frames, mut stream) = Frames::channel();
+    let mut bench = ToolFixture::new().await;
+    let (frames, mut stream) = FrameSender::channel();
     bench.context.frames = frames;
     let call = run(&bench, "echo ready; until [ -e go ]; do :; done; echo done");
     let watch = async {
-        let Some(Item::Frame(_, frame)) = stream.next().await else { unreachable!() };
+        let Some(SubscriptionItem::Frame(_, frame)) = stream.next().await else { unreachable!() };
         let Frame::ToolOutput { call_id, text } = &*frame else { unreachable!("{frame:?}") };
         assert_eq!((call_id.as_str(), text.as_str()), ("c1", "ready\n"));
-        fs::write(bench.work().join("go"), "").unwrap();
+        fs::write(bench.workspace().join("go"), "").unwrap();
     };
     let ((status, text), ()) = tokio::join!(call, watch);
     assert_eq!((status, text.as_str()), (ToolStatus::Success, "ready\ndone"));
@@ -136,55 +142,58 @@ async fn output_is_shown_while_the_command_runs() {
 
 #[tokio::test]
 async fn what_stays_in_the_background_does_not_hold_the_call() {
-    let bench = Bench::new().await;
-    good(&bench, "tail -f src/a.rs > /dev/null & echo $! > pid; echo started", "started").await;
-    let pid = fs::read_to_string(bench.work().join("pid")).unwrap();
+    let bench = ToolFixture::new().await;
+    assert_success(&bench, "tail -f src/a.rs > /dev/null & echo $! > pid; echo started", "started").await;
+    let pid = fs::read_to_string(bench.workspace().join("pid")).unwrap();
     Command::new("kill").arg(pid.trim()).status().unwrap();
-    assert!(ends(&bench.work().join("pid")));
+    assert!(has_ended(&bench.workspace().join("pid")));
 }
 
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     let args = json!({"command": "tail -f src/deep/b.rs & echo $! > pid; wait", "timeout_seconds": 1});
     let (status, text) = bench.call("execute", args).await;
     assert_eq!((status, text.as_str()), (ToolStatus::Error, "fn b() {}\n[stopped after 1 s]"));
-    assert!(ends(&bench.work().join("pid")));
+    assert!(has_ended(&bench.workspace().join("pid")));
 }
 
 #[tokio::test]
 async fn i5_cancelling_ends_all_that_was_started_even_what_does_not_listen() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     let stop = async {
-        exists(&bench.work().join("ready")).await;
+        wait_for_file(&bench.workspace().join("ready")).await;
         bench.context.cancel.cancel();
     };
     let command = "trap '' TERM; tail -f src/deep/b.rs & echo $! > pid; echo > ready; wait; wait";
     let ((status, text), ()) = tokio::join!(run(&bench, command), stop);
     assert!(status == ToolStatus::Error && text.ends_with("[cancelled]"), "{text}");
-    assert!(ends(&bench.work().join("pid")));
+    assert!(has_ended(&bench.workspace().join("pid")));
 }
 
 #[tokio::test]
 async fn a_call_that_is_dropped_ends_its_processes() {
-    let bench = Arc::new(Bench::new().await);
+    let bench = Arc::new(ToolFixture::new().await);
     let call = tokio::spawn({
         let bench = Arc::clone(&bench);
         async move { run(&bench, "tail -f src/a.rs & echo $! > pid; echo > ready; wait").await }
     });
-    exists(&bench.work().join("ready")).await;
+    wait_for_file(&bench.workspace().join("ready")).await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
-    assert!(ends(&bench.work().join("pid")));
+    assert!(has_ended(&bench.workspace().join("pid")));
 }
 
 #[tokio::test]
 async fn a_review_says_whether_a_line_only_reads() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     let subjects = async |command: &str| bench.review("execute", json!({"command": command})).await.subjects;
-    let command = |line: &str| Subject::Command(line.to_owned());
-    assert_eq!(subjects("cat src/a.rs").await, [command("cat src/a.rs"), Subject::Path("src/a.rs".into())]);
-    assert_eq!(subjects("pwd | wc -l").await, [command("pwd | wc -l"), Subject::Path("".into())]);
+    let command = |line: &str| CallSubject::Command(line.to_owned());
+    assert_eq!(
+        subjects("cat src/a.rs").await,
+        [command("cat src/a.rs"), CallSubject::Path("src/a.rs".into())]
+    );
+    assert_eq!(subjects("pwd | wc -l").await, [command("pwd | wc -l"), CallSubject::Path("".into())]);
     assert_eq!(subjects("cat src/a.rs > b").await, [command("cat src/a.rs > b")]);
     assert_eq!(subjects("cat ../secret").await, [command("cat ../secret")]);
     assert_eq!(subjects(" ").await, []);
@@ -206,8 +215,8 @@ fn repository(folder: &Path) -> Option<()> {
 
 #[tokio::test]
 async fn k6_a_repository_cannot_make_git_start_programs_when_a_line_only_reads() {
-    let bench = Bench::new().await;
-    let work = bench.work();
+    let bench = ToolFixture::new().await;
+    let work = bench.workspace();
     let Some(()) = repository(&work) else {
         println!("skipped: no git on this machine");
         return;
@@ -236,5 +245,5 @@ async fn k6_a_repository_cannot_make_git_start_programs_when_a_line_only_reads()
     }
     let (_, diff) = run(&bench, "git diff").await;
     assert!(diff.contains("-one\n+two"), "{diff}");
-    good(&bench, "git branch --list new", "(no output)").await;
+    assert_success(&bench, "git branch --list new", "(no output)").await;
 }

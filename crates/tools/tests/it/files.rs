@@ -4,15 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use protocol::message::joined_text;
-use protocol::{Block, ToolStatus};
-use runtime::{Repeat, Subject};
+use protocol::{ContentBlock, ToolStatus};
+use runtime::{CallSubject, RepeatSafety};
 use serde_json::{Value, json};
 
-use crate::bench::Bench;
+use crate::bench::ToolFixture;
 
 #[tokio::test]
 async fn every_tool_describes_an_object_of_arguments() {
-    let tools = tools::all(tools::Settings::default());
+    let tools = tools::builtin_tools(tools::ToolSettings::default());
     let names: Vec<String> = tools.iter().map(|tool| tool.spec().name).collect();
     assert_eq!(
         names,
@@ -22,130 +22,140 @@ async fn every_tool_describes_an_object_of_arguments() {
         let spec = tool.spec();
         assert_eq!(spec.parameters["type"], "object");
         let changes = ["write_file", "edit_file", "execute"].contains(&spec.name.as_str());
-        assert_eq!(tool.repeat(), if changes { Repeat::Never } else { Repeat::Safe }, "{}", spec.name);
+        assert_eq!(
+            tool.repeat_safety(),
+            if changes { RepeatSafety::Unsafe } else { RepeatSafety::Safe },
+            "{}",
+            spec.name
+        );
     }
 }
 
 #[tokio::test]
 async fn ls_lists_one_folder() {
-    let bench = Bench::new().await;
-    bench.good("ls", json!({}), ".gitignore (8)\nblob (13)\nsrc/\ntarget/").await;
-    bench.good("ls", Value::Null, ".gitignore (8)\nblob (13)\nsrc/\ntarget/").await;
-    bench.good("ls", json!({"path": "src"}), "a.rs (25)\ndeep/").await;
-    bench.bad("ls", json!({"path": ".."}), "outside the workspace").await;
-    bench.bad("ls", json!({"path": "src/a.rs"}), "cannot be listed").await;
-    bench.bad("ls", json!({"path": 1}), "bad arguments: invalid type").await;
+    let bench = ToolFixture::new().await;
+    bench.assert_success("ls", json!({}), ".gitignore (8)\nblob (13)\nsrc/\ntarget/").await;
+    bench.assert_success("ls", Value::Null, ".gitignore (8)\nblob (13)\nsrc/\ntarget/").await;
+    bench.assert_success("ls", json!({"path": "src"}), "a.rs (25)\ndeep/").await;
+    bench.assert_error("ls", json!({"path": ".."}), "outside the workspace").await;
+    bench.assert_error("ls", json!({"path": "src/a.rs"}), "cannot be listed").await;
+    bench.assert_error("ls", json!({"path": 1}), "bad arguments: invalid type").await;
 }
 
 #[tokio::test]
 async fn read_file_shows_numbered_lines() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     bench
-        .good(
+        .assert_success(
             "read_file",
             json!({"path": "src/a.rs"}),
             "     1\tfn a() {}\n     2\t// needle\n     3\tlast\n",
         )
         .await;
     bench
-        .good(
+        .assert_success(
             "read_file",
             json!({"path": "src/a.rs", "offset": 2, "limit": 1}),
             "     2\t// needle\n[there is more; continue with offset 3]\n",
         )
         .await;
-    bench.bad("read_file", json!({"path": "src/a.rs", "offset": 9}), "has only 3 lines").await;
-    bench.bad("read_file", json!({}), "missing field `path`").await;
-    bench.bad("read_file", json!({"path": "src"}), "is a folder").await;
-    bench.bad("read_file", json!({"path": "nope"}), "ls or glob").await;
-    bench.bad("read_file", json!({"path": "../secret"}), "outside the workspace").await;
-    bench.bad("read_file", json!({"path": "blob"}), "binary file of 13 bytes").await;
+    bench.assert_error("read_file", json!({"path": "src/a.rs", "offset": 9}), "has only 3 lines").await;
+    bench.assert_error("read_file", json!({}), "missing field `path`").await;
+    bench.assert_error("read_file", json!({"path": "src"}), "is a folder").await;
+    bench.assert_error("read_file", json!({"path": "nope"}), "ls or glob").await;
+    bench.assert_error("read_file", json!({"path": "../secret"}), "outside the workspace").await;
+    bench.assert_error("read_file", json!({"path": "blob"}), "binary file of 13 bytes").await;
 }
 
 #[tokio::test]
 async fn read_file_is_bounded_whatever_the_file() {
-    let bench = Bench::new().await;
-    fs::File::create(bench.work().join("sparse")).unwrap().set_len(1 << 30).unwrap();
-    bench.bad("read_file", json!({"path": "sparse"}), "binary file of 1073741824 bytes").await;
-    fs::write(bench.work().join("long"), "x".repeat(5_000_000)).unwrap();
+    let bench = ToolFixture::new().await;
+    fs::File::create(bench.workspace().join("sparse")).unwrap().set_len(1 << 30).unwrap();
+    bench.assert_error("read_file", json!({"path": "sparse"}), "binary file of 1073741824 bytes").await;
+    fs::write(bench.workspace().join("long"), "x".repeat(5_000_000)).unwrap();
     let (_, text) = bench.call("read_file", json!({"path": "long"})).await;
     assert!(text.len() < 1_100 && text.ends_with("x […]\n"));
-    fs::write(bench.work().join("many"), "line\n".repeat(100_000)).unwrap();
+    fs::write(bench.workspace().join("many"), "line\n".repeat(100_000)).unwrap();
     let (_, text) = bench.call("read_file", json!({"path": "many"})).await;
     assert!(text.len() < 60_000 && text.ends_with("[there is more; continue with offset 2001]\n"));
 }
 
 #[tokio::test]
 async fn glob_and_grep_see_what_is_not_ignored() {
-    let bench = Bench::new().await;
-    bench.good("glob", json!({"pattern": "*.rs"}), "src/a.rs\nsrc/deep/b.rs").await;
-    bench.good("glob", json!({"pattern": "src/*.rs"}), "src/a.rs").await;
-    bench.good("glob", json!({"pattern": "*.rs", "path": "src/deep"}), "src/deep/b.rs").await;
-    bench.good("glob", json!({"pattern": "*.py"}), "no file matches").await;
-    bench.bad("glob", json!({"pattern": "../*"}), "leads outside").await;
-    bench.bad("glob", json!({"pattern": "{"}), "bad pattern").await;
-    bench.good("grep", json!({"pattern": "needle"}), "src/a.rs:2:// needle").await;
+    let bench = ToolFixture::new().await;
+    bench.assert_success("glob", json!({"pattern": "*.rs"}), "src/a.rs\nsrc/deep/b.rs").await;
+    bench.assert_success("glob", json!({"pattern": "src/*.rs"}), "src/a.rs").await;
+    bench.assert_success("glob", json!({"pattern": "*.rs", "path": "src/deep"}), "src/deep/b.rs").await;
+    bench.assert_success("glob", json!({"pattern": "*.py"}), "no file matches").await;
+    bench.assert_error("glob", json!({"pattern": "../*"}), "leads outside").await;
+    bench.assert_error("glob", json!({"pattern": "{"}), "bad pattern").await;
+    bench.assert_success("grep", json!({"pattern": "needle"}), "src/a.rs:2:// needle").await;
     bench
-        .good(
+        .assert_success(
             "grep",
             json!({"pattern": "FN", "ignore_case": true, "glob": "b.*"}),
             "src/deep/b.rs:1:fn b() {}",
         )
         .await;
-    bench.good("grep", json!({"pattern": "\\}$", "path": "src/a.rs"}), "src/a.rs:1:fn a() {}").await;
-    bench.good("grep", json!({"pattern": "absent"}), "no line matches").await;
-    bench.bad("grep", json!({"pattern": "("}), "bad pattern").await;
-    bench.bad("grep", json!({"pattern": "x", "path": "/etc"}), "outside the workspace").await;
+    bench
+        .assert_success("grep", json!({"pattern": "\\}$", "path": "src/a.rs"}), "src/a.rs:1:fn a() {}")
+        .await;
+    bench.assert_success("grep", json!({"pattern": "absent"}), "no line matches").await;
+    bench.assert_error("grep", json!({"pattern": "("}), "bad pattern").await;
+    bench.assert_error("grep", json!({"pattern": "x", "path": "/etc"}), "outside the workspace").await;
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn k6_links_out_of_the_workspace_are_not_followed() {
-    let bench = Bench::new().await;
-    std::os::unix::fs::symlink(Path::new("../secret"), bench.work().join("link")).unwrap();
-    std::os::unix::fs::symlink(bench.folder.path(), bench.work().join("up")).unwrap();
-    bench.bad("read_file", json!({"path": "link"}), "outside the workspace").await;
-    bench.bad("read_file", json!({"path": "up/secret"}), "outside the workspace").await;
-    bench.bad("ls", json!({"path": "up"}), "outside the workspace").await;
-    bench.good("grep", json!({"pattern": "needle"}), "src/a.rs:2:// needle").await;
-    bench.good("glob", json!({"pattern": "**/secret"}), "no file matches").await;
+    let bench = ToolFixture::new().await;
+    std::os::unix::fs::symlink(Path::new("../secret"), bench.workspace().join("link")).unwrap();
+    std::os::unix::fs::symlink(bench.folder.path(), bench.workspace().join("up")).unwrap();
+    bench.assert_error("read_file", json!({"path": "link"}), "outside the workspace").await;
+    bench.assert_error("read_file", json!({"path": "up/secret"}), "outside the workspace").await;
+    bench.assert_error("ls", json!({"path": "up"}), "outside the workspace").await;
+    bench.assert_success("grep", json!({"pattern": "needle"}), "src/a.rs:2:// needle").await;
+    bench.assert_success("glob", json!({"pattern": "**/secret"}), "no file matches").await;
 }
 
 #[tokio::test]
 async fn i5_a_cancelled_search_stops() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     bench.context.cancel.cancel();
-    bench.bad("grep", json!({"pattern": "needle"}), "cancelled").await;
-    bench.bad("glob", json!({"pattern": "*"}), "cancelled").await;
+    bench.assert_error("grep", json!({"pattern": "needle"}), "cancelled").await;
+    bench.assert_error("glob", json!({"pattern": "*"}), "cancelled").await;
 }
 
 #[tokio::test]
 async fn grep_shows_lines_around_a_match_or_only_files_or_counts() {
-    let bench = Bench::new().await;
-    fs::write(bench.work().join("poem"), "one\ntwo\nthree needle\nfour\nfive\nsix\nseven needle\n").unwrap();
+    let bench = ToolFixture::new().await;
+    fs::write(bench.workspace().join("poem"), "one\ntwo\nthree needle\nfour\nfive\nsix\nseven needle\n")
+        .unwrap();
     let poem = |more: Value| {
         let mut args = json!({"pattern": "needle", "path": "poem"});
         args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         args
     };
     bench
-        .good(
+        .assert_success(
             "grep",
             poem(json!({"context": 1})),
             "poem-2-two\npoem:3:three needle\npoem-4-four\n--\npoem-6-six\npoem:7:seven needle",
         )
         .await;
     bench
-        .good(
+        .assert_success(
             "grep",
             poem(json!({"context": 2})),
             "poem-1-one\npoem-2-two\npoem:3:three needle\npoem-4-four\npoem-5-five\npoem-6-six\npoem:7:seven needle",
         )
         .await;
-    bench.good("grep", json!({"pattern": "needle", "output": "files"}), "poem\nsrc/a.rs").await;
-    bench.good("grep", json!({"pattern": "needle", "output": "counts"}), "poem:2\nsrc/a.rs:1").await;
-    bench.bad("grep", json!({"pattern": "x", "output": "all"}), "unknown variant `all`").await;
-    fs::write(bench.work().join("many"), "needle\n".repeat(1_000)).unwrap();
+    bench.assert_success("grep", json!({"pattern": "needle", "output": "files"}), "poem\nsrc/a.rs").await;
+    bench
+        .assert_success("grep", json!({"pattern": "needle", "output": "counts"}), "poem:2\nsrc/a.rs:1")
+        .await;
+    bench.assert_error("grep", json!({"pattern": "x", "output": "all"}), "unknown variant `all`").await;
+    fs::write(bench.workspace().join("many"), "needle\n".repeat(1_000)).unwrap();
     let (_, text) = bench.call("grep", json!({"pattern": "needle", "path": "many"})).await;
     assert!(
         text.lines().count() == 201
@@ -155,23 +165,25 @@ async fn grep_shows_lines_around_a_match_or_only_files_or_counts() {
 
 #[tokio::test]
 async fn k4_searches_leave_secrets_out_unless_they_are_named() {
-    let bench = Bench::new().await;
-    fs::write(bench.work().join(".env"), "KEY=needle").unwrap();
-    bench.good("grep", json!({"pattern": "needle"}), "src/a.rs:2:// needle").await;
-    bench.good("glob", json!({"pattern": ".env*"}), "no file matches").await;
+    let bench = ToolFixture::new().await;
+    fs::write(bench.workspace().join(".env"), "KEY=needle").unwrap();
+    bench.assert_success("grep", json!({"pattern": "needle"}), "src/a.rs:2:// needle").await;
+    bench.assert_success("glob", json!({"pattern": ".env*"}), "no file matches").await;
     // This one a person is asked about.
-    bench.good("grep", json!({"pattern": "needle", "path": ".env"}), ".env:1:KEY=needle").await;
+    bench.assert_success("grep", json!({"pattern": "needle", "path": ".env"}), ".env:1:KEY=needle").await;
 }
 
 #[tokio::test]
 async fn b16_images_and_documents_are_returned_by_hash_with_their_bytes_as_an_artifact() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     let png = [b"\x89PNG\r\n\x1a\n".as_slice(), &[0; 100]].concat();
-    fs::write(bench.work().join("a.png"), &png).unwrap();
-    let output = bench.committed("read_file", json!({"path": "a.png"})).await;
+    fs::write(bench.workspace().join("a.png"), &png).unwrap();
+    let output = bench.commit_output("read_file", json!({"path": "a.png"})).await;
     assert_eq!(output.status, ToolStatus::Success);
-    let [Block::Text { text }, Block::Media { media_type, sha256: Some(sha256), bytes: Some(108) }] =
-        output.content.as_slice()
+    let [
+        ContentBlock::Text { text },
+        ContentBlock::Media { media_type, sha256: Some(sha256), bytes: Some(108) },
+    ] = output.content.as_slice()
     else {
         unreachable!("{:?}", output.content)
     };
@@ -180,25 +192,28 @@ async fn b16_images_and_documents_are_returned_by_hash_with_their_bytes_as_an_ar
     assert_eq!((stored.bytes, stored.media_type.as_str()), (png, "image/png"));
     let again = bench.output("read_file", json!({"path": format!("artifact:{sha256}")})).await;
     assert_eq!(again.content, output.content, "what was kept can be looked at again");
-    fs::write(bench.work().join("b.pdf"), "%PDF-1.7\n").unwrap();
+    fs::write(bench.workspace().join("b.pdf"), "%PDF-1.7\n").unwrap();
     let output = bench.output("read_file", json!({"path": "b.pdf"})).await;
-    assert!(matches!(&output.content[1], Block::Media { media_type, .. } if media_type == "application/pdf"));
-    fs::write(bench.work().join("c.jpg"), [[0xff, 0xd8, 0xff].as_slice(), &[0; 4_000_000]].concat()).unwrap();
-    bench.bad("read_file", json!({"path": "c.jpg"}), "only up to 3750000 can be looked at").await;
+    assert!(
+        matches!(&output.content[1], ContentBlock::Media { media_type, .. } if media_type == "application/pdf")
+    );
+    fs::write(bench.workspace().join("c.jpg"), [[0xff, 0xd8, 0xff].as_slice(), &[0; 4_000_000]].concat())
+        .unwrap();
+    bench.assert_error("read_file", json!({"path": "c.jpg"}), "only up to 3750000 can be looked at").await;
 }
 
 #[tokio::test]
 async fn a_byte_order_mark_is_not_shown() {
-    let bench = Bench::new().await;
-    fs::write(bench.work().join("bom"), "\u{feff}one\ntwo\n").unwrap();
-    bench.good("read_file", json!({"path": "bom"}), "     1\tone\n     2\ttwo\n").await;
+    let bench = ToolFixture::new().await;
+    fs::write(bench.workspace().join("bom"), "\u{feff}one\ntwo\n").unwrap();
+    bench.assert_success("read_file", json!({"path": "bom"}), "     1\tone\n     2\ttwo\n").await;
 }
 
 #[tokio::test]
 async fn reviews_name_the_real_path() {
-    let bench = Bench::new().await;
-    std::os::unix::fs::symlink("src/a.rs", bench.work().join("inner")).unwrap();
-    let subject = |path: &str| vec![Subject::Path(path.into())];
+    let bench = ToolFixture::new().await;
+    std::os::unix::fs::symlink("src/a.rs", bench.workspace().join("inner")).unwrap();
+    let subject = |path: &str| vec![CallSubject::Path(path.into())];
     assert_eq!(
         bench.review("read_file", json!({"path": "src/../inner"})).await.subjects,
         subject("src/a.rs")
@@ -211,7 +226,7 @@ async fn reviews_name_the_real_path() {
 
 #[tokio::test]
 async fn the_list_of_tasks_is_state_and_replaced_as_a_whole() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     let todos = json!([
         {"content": "parse", "status": "completed"},
         {"content": "print", "status": "in_progress"},
@@ -220,16 +235,26 @@ async fn the_list_of_tasks_is_state_and_replaced_as_a_whole() {
     let output = bench.output("write_todos", json!({"todos": todos})).await;
     assert_eq!(joined_text(&output.content), "[x] parse\n[~] print\n[ ] ship");
     assert_eq!(output.update.channels[tools::TODOS_CHANNEL.key()], todos);
-    bench.good("write_todos", json!({"todos": []}), "(the list is empty)").await;
+    bench.assert_success("write_todos", json!({"todos": []}), "(the list is empty)").await;
     bench
-        .bad("write_todos", json!({"todos": [{"content": " ", "status": "pending"}]}), "has no content")
+        .assert_error(
+            "write_todos",
+            json!({"todos": [{"content": " ", "status": "pending"}]}),
+            "has no content",
+        )
         .await;
-    bench.bad("write_todos", json!({"todos": [{"content": "a", "status": "done"}]}), "unknown variant").await;
+    bench
+        .assert_error(
+            "write_todos",
+            json!({"todos": [{"content": "a", "status": "done"}]}),
+            "unknown variant",
+        )
+        .await;
 }
 
 #[tokio::test]
 async fn a_stored_text_is_read_to_its_end_whatever_it_is_called_and_however_long_its_lines_are() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     let keep = |media_type: &str, bytes: Vec<u8>| {
         journal::Artifact::new(bench.context.thread_id, media_type, bytes, jiff::Timestamp::UNIX_EPOCH)
     };
@@ -254,5 +279,7 @@ async fn a_stored_text_is_read_to_its_end_whatever_it_is_called_and_however_long
     }
     assert_eq!(read.into_bytes(), json.bytes, "nothing is left out");
     let path = format!("artifact:{}", binary.sha256);
-    bench.bad("read_file", json!({"path": path}), "is application/octet-stream of 9 bytes, not text").await;
+    bench
+        .assert_error("read_file", json!({"path": path}), "is application/octet-stream of 9 bytes, not text")
+        .await;
 }

@@ -9,14 +9,14 @@ use std::process::Command;
 
 use protocol::message::joined_text;
 use serde_json::json;
-use tools::permission::{Rules, Verdict, decide};
+use tools::permission::{PermissionRules, PermissionVerdict, decide_call};
 
-use crate::bench::Bench;
+use crate::bench::ToolFixture;
 
 const SECRET: &str = "S=hush";
 
 /// Lines that may run by themselves.
-const READ: &[&str] = &[
+const READ_ONLY_LINES: &[&str] = &[
     "uniq -",
     "uniq - | cat -",
     "echo x | uniq -c",
@@ -51,7 +51,7 @@ const READ: &[&str] = &[
 ];
 
 /// Lines that a person is asked about.
-const ASKED: &[&str] = &[
+const ASK_LINES: &[&str] = &[
     "echo x | uniq - a",
     "echo x | uniq - a.txt",
     "echo x | uniq - ../new",
@@ -124,12 +124,12 @@ fn fill(work: &Path) -> Option<()> {
 }
 
 /// Returns every file with its bytes, and every link with where it leads.
-fn bytes(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn read_files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let (path, kind) = (entry.path(), entry.file_type().unwrap());
         if kind.is_dir() {
-            found.extend(bytes(&path));
+            found.extend(read_files(&path));
         } else if kind.is_symlink() {
             found.insert(path.clone(), fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes());
         } else {
@@ -139,7 +139,7 @@ fn bytes(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let builtin = ["echo", "pwd", "true", "cd"].contains(&program);
     let path = std::env::var_os("PATH").unwrap_or_default();
     builtin || std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -147,24 +147,24 @@ fn is_there(program: &str) -> bool {
 
 #[tokio::test]
 async fn k6_a_line_that_only_reads_leaves_every_byte_and_prints_no_secret() {
-    let bench = Bench::new().await;
-    let Some(()) = fill(&bench.work()) else {
+    let bench = ToolFixture::new().await;
+    let Some(()) = fill(&bench.workspace()) else {
         println!("skipped: no git on this machine");
         return;
     };
-    let before = bytes(bench.folder.path());
-    for line in READ {
+    let before = read_files(bench.folder.path());
+    for line in READ_ONLY_LINES {
         let verdict = verdict(&bench, line).await;
-        assert!(matches!(verdict, Verdict::Allow { .. }), "{line}: {verdict:?}");
+        assert!(matches!(verdict, PermissionVerdict::Allow { .. }), "{line}: {verdict:?}");
         let mut programs = line.split('|').filter_map(|part| part.split_whitespace().next());
-        if let Some(program) = programs.find(|program| !is_there(program)) {
+        if let Some(program) = programs.find(|program| !is_installed(program)) {
             println!("skipped: no {program} on this machine: {line}");
             continue;
         }
         let text = joined_text(&bench.output("execute", json!({"command": line})).await.content);
         assert!(!text.contains("S=hush"), "{line}: {text}");
         assert!(!text.contains("unknown option") && !text.contains("sage:"), "{line}: {text}");
-        let after = bytes(bench.folder.path());
+        let after = read_files(bench.folder.path());
         let changed: Vec<_> = after.iter().filter(|(path, bytes)| before.get(*path) != Some(bytes)).collect();
         assert!(changed.is_empty() && after.len() == before.len(), "{line}: {:?}", changed.first());
     }
@@ -172,35 +172,35 @@ async fn k6_a_line_that_only_reads_leaves_every_byte_and_prints_no_secret() {
 
 #[tokio::test]
 async fn k6_a_line_that_could_write_or_print_a_secret_is_asked_about() {
-    let bench = Bench::new().await;
-    let Some(()) = fill(&bench.work()) else {
+    let bench = ToolFixture::new().await;
+    let Some(()) = fill(&bench.workspace()) else {
         println!("skipped: no git on this machine");
         return;
     };
-    for line in ASKED {
+    for line in ASK_LINES {
         let verdict = verdict(&bench, line).await;
-        assert!(matches!(verdict, Verdict::Ask { .. }), "{line}: {verdict:?}");
+        assert!(matches!(verdict, PermissionVerdict::Ask { .. }), "{line}: {verdict:?}");
     }
 }
 
 #[tokio::test]
 async fn k6_git_shows_nothing_of_a_larger_repository_around_the_workspace() {
-    let bench = Bench::new().await;
+    let bench = ToolFixture::new().await;
     let Some(()) = fill(bench.folder.path()) else {
         println!("skipped: no git on this machine");
         return;
     };
     for line in ["git diff", "git show", "git log -p", "git show -p HEAD"] {
-        assert!(matches!(verdict(&bench, line).await, Verdict::Allow { .. }), "{line}");
+        assert!(matches!(verdict(&bench, line).await, PermissionVerdict::Allow { .. }), "{line}");
         let text = joined_text(&bench.output("execute", json!({"command": line})).await.content);
         assert!(!text.contains("two") && !text.contains("three"), "{line}: {text}");
     }
     for line in ["git show HEAD:a.txt", "git diff -- :/"] {
-        assert!(matches!(verdict(&bench, line).await, Verdict::Ask { .. }), "{line}");
+        assert!(matches!(verdict(&bench, line).await, PermissionVerdict::Ask { .. }), "{line}");
     }
 }
 
-async fn verdict(bench: &Bench, line: &str) -> Verdict {
+async fn verdict(bench: &ToolFixture, line: &str) -> PermissionVerdict {
     let review = bench.review("execute", json!({"command": line})).await;
-    decide(&Rules::default(), "execute", &review)
+    decide_call(&PermissionRules::default(), "execute", &review)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 fn check(name: &str, properties: Value, required: &[&str]) {
-    let tools = tools::all(tools::Settings::default());
+    let tools = tools::builtin_tools(tools::ToolSettings::default());
     let spec = tools.iter().map(|tool| tool.spec()).find(|spec| spec.name == name).unwrap();
     let mut expected = json!({"type": "object", "properties": properties, "additionalProperties": false});
     if !required.is_empty() {

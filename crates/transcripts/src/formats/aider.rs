@@ -6,25 +6,25 @@ use std::sync::LazyLock;
 use protocol::ToolStatus;
 use regex::Regex;
 
-use crate::conversation::Conversation;
-use crate::detect::Format;
-use crate::entry::{Author, Body, Origin, Role};
+use crate::conversation::ConversationInfo;
+use crate::detect::SessionFormat;
+use crate::entry::{Author, EntryBody, EntryOrigin, EntryRole};
 use crate::error::Error;
-use crate::formats::user_or_harness;
-use crate::json::lines::{Line, Lines, too_long};
+use crate::formats::detect_author;
+use crate::json::lines::{JsonLineReader, LineReadOutcome, record_too_long_text};
 use crate::json::{READ_BUFFER_BYTES, RECORD_BYTES_MAX, loose};
-use crate::output::Output;
-use crate::source::Source;
+use crate::sink_writer::SinkWriter;
+use crate::source::TranscriptSource;
 
 /// What the first line of a session starts with; the rest of it is the time.
 pub(crate) const SESSION_START: &str = "# aider chat started at ";
 
 /// Commands whose argument is a request and not an order to the program.
-const ASKING_COMMANDS: [&str; 3] = ["ask", "code", "architect"];
+const PROMPT_COMMANDS: [&str; 3] = ["ask", "code", "architect"];
 
 /// Who wrote a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Voice {
+enum LineAuthor {
     User,
     Program,
     Assistant,
@@ -32,96 +32,111 @@ enum Voice {
 
 /// Lines of one voice that belong together.
 #[derive(Default)]
-struct Passage {
-    voice: Option<Voice>,
+struct AuthorPassage {
+    author: Option<LineAuthor>,
     text: String,
 }
 
 /// Reads a history.
-pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
+pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let file = BufReader::with_capacity(READ_BUFFER_BYTES, source.open()?);
-    let mut lines = Lines::new(file);
-    let mut passage = Passage::default();
-    let mut origin = Origin::default();
+    let mut lines = JsonLineReader::new(file);
+    let mut passage = AuthorPassage::default();
+    let mut origin = EntryOrigin::default();
     loop {
-        let bytes = match lines.next().map_err(|error| source.io(error))? {
-            Line::End => return flush(&mut passage, &origin, out),
-            Line::TooLong { bytes } => {
-                out.at_line(lines.number);
-                out.problem(too_long(bytes));
+        let bytes = match lines.next_line().map_err(|error| source.io_error(error))? {
+            LineReadOutcome::End => return flush_passage(&mut passage, &origin, out),
+            LineReadOutcome::TooLong { bytes } => {
+                out.set_line(lines.number);
+                out.report_problem(record_too_long_text(bytes));
                 continue;
             }
-            Line::Whole(bytes) => bytes,
+            LineReadOutcome::Whole(bytes) => bytes,
         };
-        out.at_line(lines.number);
+        out.set_line(lines.number);
         let text = String::from_utf8_lossy(&bytes);
         if matches!(text, std::borrow::Cow::Owned(_)) {
-            out.problem("replaced bytes that are not UTF-8 by U+FFFD");
+            out.report_problem("replaced bytes that are not UTF-8 by U+FFFD");
         }
         // Progress bars of captured programs return to the start of the line: each state is a line.
         for line in text.strip_suffix('\r').unwrap_or(&text).split('\r') {
             match line.strip_prefix(SESSION_START) {
                 Some(started) => {
-                    flush(&mut passage, &origin, out)?;
-                    passage = Passage::default();
-                    let mut conversation = Conversation::new(Format::Aider, started.trim());
+                    flush_passage(&mut passage, &origin, out)?;
+                    passage = AuthorPassage::default();
+                    let mut conversation = ConversationInfo::new(SessionFormat::Aider, started.trim());
                     conversation.started_at = loose::parse_time(started);
-                    origin.at = conversation.started_at;
-                    out.open(conversation)?;
+                    origin.created_at = conversation.started_at;
+                    out.open_conversation(conversation)?;
                 }
-                None => add(line, &mut passage, &origin, out)?,
+                None => add_line(line, &mut passage, &origin, out)?,
             }
         }
         drop(text);
-        lines.give_back(bytes);
-        out.progress(lines.bytes);
+        lines.recycle_buffer(bytes);
+        out.report_progress(lines.bytes);
     }
 }
 
 /// Adds a line to the passage, or starts the next one with it.
-fn add(line: &str, passage: &mut Passage, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
+fn add_line(
+    line: &str,
+    passage: &mut AuthorPassage,
+    origin: &EntryOrigin,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
     let (voice, text) = if let Some(typed) = line.strip_prefix("#### ") {
-        (Voice::User, typed.trim_end())
+        (LineAuthor::User, typed.trim_end())
     } else if let Some(printed) = line.strip_prefix('>') {
-        (Voice::Program, printed.trim())
+        (LineAuthor::Program, printed.trim())
     } else {
-        (Voice::Assistant, line)
+        (LineAuthor::Assistant, line)
     };
-    let gap = voice == Voice::Assistant && line.trim().is_empty();
-    if gap && matches!(passage.voice, Some(Voice::User | Voice::Program)) {
+    let gap = voice == LineAuthor::Assistant && line.trim().is_empty();
+    if gap && matches!(passage.author, Some(LineAuthor::User | LineAuthor::Program)) {
         return Ok(());
     }
-    if passage.voice == Some(voice) && passage.text.len() < RECORD_BYTES_MAX {
+    if passage.author == Some(voice) && passage.text.len() < RECORD_BYTES_MAX {
         passage.text.push('\n');
     } else {
-        flush(passage, origin, out)?;
-        passage.voice = Some(voice);
+        flush_passage(passage, origin, out)?;
+        passage.author = Some(voice);
     }
     passage.text.push_str(text);
     Ok(())
 }
 
 /// Turns the passage into an entry, if it holds anything.
-fn flush(passage: &mut Passage, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
-    let Passage { voice, text } = std::mem::take(passage);
+fn flush_passage(
+    passage: &mut AuthorPassage,
+    origin: &EntryOrigin,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
+    let AuthorPassage { author: voice, text } = std::mem::take(passage);
     let text = text.trim();
     let (Some(voice), false) = (voice, text.is_empty()) else { return Ok(()) };
     if out.conversation().is_none() {
-        out.open(Conversation::new(Format::Aider, "preamble"))?;
+        out.open_conversation(ConversationInfo::new(SessionFormat::Aider, "preamble"))?;
     }
     let body = match voice {
-        Voice::User if is_command(text) => Body::Note { role: Role::User, text: text.to_owned() },
-        Voice::User => Body::Text { by: user_or_harness(text), text: text.to_owned(), media: Vec::new() },
-        Voice::Assistant => Body::Text { by: Author::Assistant, text: text.to_owned(), media: Vec::new() },
-        Voice::Program => Body::ToolResult {
+        LineAuthor::User if is_command(text) => {
+            EntryBody::Note { role: EntryRole::User, text: text.to_owned() }
+        }
+        LineAuthor::User => {
+            EntryBody::Text { author: detect_author(text), text: text.to_owned(), media: Vec::new() }
+        }
+        LineAuthor::Assistant => {
+            EntryBody::Text { author: Author::Assistant, text: text.to_owned(), media: Vec::new() }
+        }
+        LineAuthor::Program => EntryBody::ToolResult {
             call_id: None,
             tool: None,
             text: text.to_owned(),
             media: Vec::new(),
-            status: status(text),
+            status: output_status(text),
         },
     };
-    out.push(origin.entry(body))
+    out.push_entry(origin.build_entry(body))
 }
 
 /// Returns whether an input is an order to the program, such as `/add file`.
@@ -129,11 +144,11 @@ fn is_command(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('/') else { return false };
     let word = |c: char| c.is_alphanumeric() || c == '_';
     let name = rest.split(|c: char| !word(c) && c != '-').next().unwrap_or_default();
-    name.starts_with(word) && !ASKING_COMMANDS.contains(&name)
+    name.starts_with(word) && !PROMPT_COMMANDS.contains(&name)
 }
 
 /// Returns whether the program seems to report a failure; it has no exit codes.
-fn status(text: &str) -> ToolStatus {
+fn output_status(text: &str) -> ToolStatus {
     static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?i)\b(error|failed|traceback)\b").expect("the pattern is fixed and valid")
     });

@@ -6,27 +6,27 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::conversation::Conversation;
-use crate::detect::Format;
-use crate::entry::{Author, Body, Entry, Origin, Role};
+use crate::conversation::ConversationInfo;
+use crate::detect::SessionFormat;
+use crate::entry::{Author, EntryBody, EntryOrigin, EntryRole, TranscriptEntry};
 use crate::error::Error;
-use crate::formats::{OpenCalls, user_or_harness};
-use crate::json::array::{self, Wanted};
-use crate::json::content::{Content, arguments};
+use crate::formats::{PendingCalls, detect_author};
+use crate::json::content::{ForeignContent, parse_arguments};
 use crate::json::record::decode_one;
-use crate::json::{legacy, loose};
-use crate::output::Output;
-use crate::source::Source;
+use crate::json::walker::{self, FieldSelector};
+use crate::json::{loose, result_repair};
+use crate::sink_writer::SinkWriter;
+use crate::source::TranscriptSource;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Message {
+struct OpenAiMessage {
     #[serde(deserialize_with = "loose::text")]
     role: Option<String>,
-    content: Content,
+    content: ForeignContent,
     #[serde(deserialize_with = "loose::text")]
     thought: Option<String>,
-    tool_calls: Option<Vec<ToolCall>>,
+    tool_calls: Option<Vec<OpenAiToolCall>>,
     #[serde(deserialize_with = "loose::text")]
     tool_call_id: Option<String>,
     tool_call_ids: Option<Vec<Value>>,
@@ -42,10 +42,10 @@ struct Message {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct ToolCall {
+struct OpenAiToolCall {
     #[serde(deserialize_with = "loose::text")]
     id: Option<String>,
-    function: Option<Function>,
+    function: Option<OpenAiFunction>,
     #[serde(deserialize_with = "loose::text")]
     name: Option<String>,
     arguments: Option<Value>,
@@ -53,7 +53,7 @@ struct ToolCall {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Function {
+struct OpenAiFunction {
     #[serde(deserialize_with = "loose::text")]
     name: Option<String>,
     arguments: Option<Value>,
@@ -62,7 +62,7 @@ struct Function {
 /// What an element of a list is, and what a conversation in it is called.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Element {
+struct ListElement {
     #[serde(deserialize_with = "loose::text")]
     role: Option<String>,
     #[serde(deserialize_with = "loose::text")]
@@ -77,63 +77,85 @@ struct Element {
 
 /// One conversation while it is read.
 #[derive(Default)]
-struct Reading {
-    calls: OpenCalls,
-    answered: bool,
+struct ChatReadState {
+    calls: PendingCalls,
+    has_answer: bool,
 }
 
 /// Reads a result file, a trajectory or a list of messages.
-pub(crate) fn read(source: &Source, format: Format, out: &mut Output<'_>) -> Result<(), Error> {
+pub(crate) fn read(
+    source: &TranscriptSource,
+    format: SessionFormat,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
     // A trajectory may hold its messages twice; the history is the one that every tool of the family writes.
-    let history = array::has_elements(source, "history")?;
+    let history = walker::has_elements(source, "history")?;
     let wants = |key: &str| match key {
-        "history" if history => Wanted::Elements,
-        "messages" if !history => Wanted::Elements,
-        "simulations" => Wanted::Elements,
-        _ => Wanted::Skip,
+        "history" if history => FieldSelector::Elements,
+        "messages" if !history => FieldSelector::Elements,
+        "simulations" => FieldSelector::Elements,
+        _ => FieldSelector::Skip,
     };
-    let mut reading: Option<Reading> = None;
-    array::each(source, out, wants, &mut |_, bytes, out| {
-        let Some(element) = decode_one::<Element>(bytes, out) else { return Ok(()) };
+    let mut reading: Option<ChatReadState> = None;
+    walker::for_each_piece(source, out, wants, &mut |_, bytes, out| {
+        let Some(element) = decode_one::<ListElement>(bytes, out) else { return Ok(()) };
         if element.role.is_none() && (element.traj.is_some() || element.messages.is_some()) {
             reading = None;
-            return conversation(element, bytes, format, out);
+            return read_conversation(element, bytes, format, out);
         }
         if reading.is_none() {
-            out.open(Conversation::new(format, source.name()))?;
+            out.open_conversation(ConversationInfo::new(format, source.name()))?;
         }
-        message(bytes, format, reading.get_or_insert_default(), out)
+        read_message(bytes, format, reading.get_or_insert_default(), out)
     })
 }
 
 /// Reads an element that holds a whole conversation.
-fn conversation(element: Element, bytes: &[u8], format: Format, out: &mut Output<'_>) -> Result<(), Error> {
+fn read_conversation(
+    element: ListElement,
+    bytes: &[u8],
+    format: SessionFormat,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
     let task = element.task_id.as_deref().unwrap_or("None");
     let trial = element.trial.as_deref().unwrap_or("None");
-    let mut conversation = Conversation::new(format, format!("task{task}-trial{trial}"));
-    conversation.identify(element.id);
-    out.open(conversation)?;
+    let mut conversation = ConversationInfo::new(format, format!("task{task}-trial{trial}"));
+    conversation.set_session_id(element.id);
+    out.open_conversation(conversation)?;
     let key = if element.traj.is_some() { "traj" } else { "messages" };
-    let wants = |name: &str| if name == key { Wanted::Elements } else { Wanted::Skip };
-    let mut reading = Reading::default();
-    array::each_in(bytes, out, wants, &mut |_, bytes, out| message(bytes, format, &mut reading, out))
+    let wants = |name: &str| if name == key { FieldSelector::Elements } else { FieldSelector::Skip };
+    let mut reading = ChatReadState::default();
+    walker::for_each_piece_in(bytes, out, wants, &mut |_, bytes, out| {
+        read_message(bytes, format, &mut reading, out)
+    })
 }
 
-fn message(bytes: &[u8], format: Format, reading: &mut Reading, out: &mut Output<'_>) -> Result<(), Error> {
-    let Some(mut message) = decode_one::<Message>(bytes, out) else { return Ok(()) };
-    let origin = Origin { native_id: message.id.clone(), ..Origin::default() };
+fn read_message(
+    bytes: &[u8],
+    format: SessionFormat,
+    reading: &mut ChatReadState,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
+    let Some(mut message) = decode_one::<OpenAiMessage>(bytes, out) else { return Ok(()) };
+    let origin = EntryOrigin { native_id: message.id.clone(), ..EntryOrigin::default() };
     match message.role.as_deref() {
-        Some("system" | "developer") => out.push(origin.note(Role::System, message.content.flatten().text)),
+        Some("system" | "developer") => {
+            out.push_entry(origin.note(EntryRole::System, message.content.flatten().text))
+        }
         Some("user") => {
             // The observations of these agents stand in the user's place; only the task is a person's.
-            let observed = format == Format::SweAgent && (reading.answered || message.is_demo);
+            let observed = format == SessionFormat::SweAgent && (reading.has_answer || message.is_demo);
             let flat = message.content.flatten();
-            let by = if observed { Author::Harness } else { user_or_harness(&flat.text) };
-            out.push(origin.entry(Body::Text { by, text: flat.text, media: flat.media }))
+            let by = if observed { Author::Harness } else { detect_author(&flat.text) };
+            out.push_entry(origin.build_entry(EntryBody::Text {
+                author: by,
+                text: flat.text,
+                media: flat.media,
+            }))
         }
         Some("assistant") => {
-            reading.answered = true;
-            assistant(message, &origin, &mut reading.calls, out)
+            reading.has_answer = true;
+            read_assistant(message, &origin, &mut reading.calls, out)
         }
         Some("tool") => {
             let first = message.tool_call_ids.take().and_then(|ids| ids.into_iter().next());
@@ -142,40 +164,40 @@ fn message(bytes: &[u8], format: Format, reading: &mut Reading, out: &mut Output
                 .flatten()
                 .find(|id| !id.is_empty())
                 .or(message.id);
-            let known = reading.calls.returned(call_id.as_deref());
+            let known = reading.calls.take_tool_name(call_id.as_deref());
             let status = if message.error { ToolStatus::Error } else { ToolStatus::Success };
             // Agents that run commands store what these printed; only a plain list may hold printed blocks.
-            let (flat, repaired) = match format == Format::OpenAi {
-                true => legacy::flatten(message.content),
+            let (flat, repaired) = match format == SessionFormat::OpenAi {
+                true => result_repair::flatten_and_repair(message.content),
                 false => (message.content.flatten(), None),
             };
-            let entry = origin.result(call_id, message.name.or(known), flat, status);
-            out.push(Entry { repaired, ..entry })
+            let entry = origin.tool_result(call_id, message.name.or(known), flat, status);
+            out.push_entry(TranscriptEntry { repair: repaired, ..entry })
         }
         _ => Ok(()),
     }
 }
 
-fn assistant(
-    message: Message,
-    origin: &Origin,
-    calls: &mut OpenCalls,
-    out: &mut Output<'_>,
+fn read_assistant(
+    message: OpenAiMessage,
+    origin: &EntryOrigin,
+    calls: &mut PendingCalls,
+    out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
     if message.content.is_empty() {
         if let Some(thought) = message.thought.filter(|thought| !thought.is_empty()) {
-            out.push(origin.thinking(thought))?;
+            out.push_entry(origin.thinking(thought))?;
         }
     } else {
-        out.push(origin.assistant(message.content.flatten().text))?;
+        out.push_entry(origin.assistant_text(message.content.flatten().text))?;
     }
     for call in message.tool_calls.unwrap_or_default() {
         let (name, args) = match call.function {
             Some(function) => (function.name, function.arguments),
             None => (call.name, call.arguments),
         };
-        calls.called(call.id.as_deref(), name.as_deref());
-        out.push(origin.call(call.id, name, arguments(args)))?;
+        calls.record_call(call.id.as_deref(), name.as_deref());
+        out.push_entry(origin.tool_call(call.id, name, parse_arguments(args)))?;
     }
     Ok(())
 }

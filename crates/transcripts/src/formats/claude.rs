@@ -6,22 +6,22 @@ use protocol::ToolStatus;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::conversation::Conversation;
-use crate::detect::Format;
-use crate::entry::{Author, Body, Media, Origin, Role, Track};
+use crate::conversation::ConversationInfo;
+use crate::detect::SessionFormat;
+use crate::entry::{Author, EntryBody, EntryOrigin, EntryRole, EntryTrack, MediaReference};
 use crate::error::Error;
-use crate::formats::{OpenCalls, user_or_harness};
-use crate::json::content::{Block, Content, Part, arguments};
+use crate::formats::{PendingCalls, detect_author};
+use crate::json::content::{ForeignContent, ForeignContentBlock, ForeignContentPart, parse_arguments};
 use crate::json::{lines, loose};
-use crate::output::Output;
-use crate::source::Source;
+use crate::sink_writer::SinkWriter;
+use crate::source::TranscriptSource;
 
 /// What precedes the path of the parent's log in a plan handed to a fresh session.
-const PARENT_LOG: &str = "read the full transcript at: ";
+const PARENT_LOG_PREFIX: &str = "read the full transcript at: ";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Record {
+struct ClaudeRecord {
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
     #[serde(deserialize_with = "loose::text")]
@@ -55,68 +55,71 @@ struct Record {
     #[serde(deserialize_with = "loose::text")]
     custom_title: Option<String>,
     compact_metadata: Option<Value>,
-    content: Content,
-    message: Option<Message>,
-    attachment: Option<Attachment>,
+    content: ForeignContent,
+    message: Option<ClaudeMessage>,
+    attachment: Option<ClaudeAttachment>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Message {
+struct ClaudeMessage {
     #[serde(deserialize_with = "loose::text")]
     model: Option<String>,
-    content: Content,
+    content: ForeignContent,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Attachment {
+struct ClaudeAttachment {
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
-    prompt: Content,
+    prompt: ForeignContent,
 }
 
 /// What the text of a user record is.
 #[derive(Debug, Clone, Copy)]
-enum Standing {
+enum UserTextOrigin {
     /// Part of the conversation.
-    Said,
+    Typed,
     /// Marked as injected by the record.
     Injected,
 }
 
 /// Reads a session log.
-pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
-    out.open(Conversation::new(Format::Claude, source.name()))?;
-    let mut calls = OpenCalls::default();
-    lines::read(source, out, |mut record: Record, out| {
-        learn(&mut record, out);
+pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
+    out.open_conversation(ConversationInfo::new(SessionFormat::Claude, source.name()))?;
+    let mut calls = PendingCalls::default();
+    lines::read_records(source, out, |mut record: ClaudeRecord, out| {
+        update_conversation(&mut record, out);
         match record.kind.as_deref() {
-            Some("system") => system(record, out),
+            Some("system") => read_system(record, out),
             Some("summary") => {
-                let mut origin = Origin { native_id: record.leaf_uuid.take(), ..origin(&mut record) };
+                let mut origin =
+                    EntryOrigin { native_id: record.leaf_uuid.take(), ..entry_origin(&mut record) };
                 origin.parent = None;
-                out.push(origin.note(Role::Marker, format!("title: {}", record.summary.unwrap_or_default())))
+                out.push_entry(
+                    origin.note(EntryRole::Marker, format!("title: {}", record.summary.unwrap_or_default())),
+                )
             }
-            Some("attachment") => attachment(record, out),
-            Some("user") => user(record, &mut calls, out),
-            Some("assistant") => assistant(record, &mut calls, out),
+            Some("attachment") => read_attachment(record, out),
+            Some("user") => read_user(record, &mut calls, out),
+            Some("assistant") => read_assistant(record, &mut calls, out),
             _ => Ok(()),
         }
     })
 }
 
 /// Adds what the record tells about the session.
-fn learn(record: &mut Record, out: &mut Output<'_>) {
+fn update_conversation(record: &mut ClaudeRecord, out: &mut SinkWriter<'_>) {
     let Some(conversation) = out.conversation() else { return };
     if conversation.session_id.is_none() {
         // The log of a sub-agent carries the id of the session that started it.
         match (record.session_id.take(), record.agent_id.take()) {
             (Some(session), Some(agent)) if record.is_sidechain => {
-                conversation.identify(Some(format!("{session}/{agent}")));
+                conversation.set_session_id(Some(format!("{session}/{agent}")));
                 conversation.parent_session = Some(session);
             }
-            (session, _) => conversation.identify(session),
+            (session, _) => conversation.set_session_id(session),
         }
     }
     if conversation.workspace.is_none() {
@@ -135,8 +138,10 @@ fn learn(record: &mut Record, out: &mut Output<'_>) {
         && conversation.parent_session.is_none()
     {
         let text = match record.message.as_ref().map(|message| &message.content) {
-            Some(Content::Text(text)) => text.as_str(),
-            Some(Content::Absent | Content::Blocks(_) | Content::Object(_)) | None => plan.as_str(),
+            Some(ForeignContent::Text(text)) => text.as_str(),
+            Some(ForeignContent::Absent | ForeignContent::Blocks(_) | ForeignContent::Object(_)) | None => {
+                plan.as_str()
+            }
         };
         conversation.parent_session = parent_session(text);
     }
@@ -144,7 +149,7 @@ fn learn(record: &mut Record, out: &mut Output<'_>) {
 
 /// Returns the session whose log a handed-over plan names.
 fn parent_session(text: &str) -> Option<String> {
-    let (_, rest) = text.rsplit_once(PARENT_LOG)?;
+    let (_, rest) = text.rsplit_once(PARENT_LOG_PREFIX)?;
     let path = rest.split_whitespace().next()?;
     let name = path.rsplit(['/', '\\']).next()?;
     let id = name.trim_end_matches(".jsonl");
@@ -152,81 +157,89 @@ fn parent_session(text: &str) -> Option<String> {
     (!id.is_empty() && !id.contains("REDACTED")).then(|| id.to_owned())
 }
 
-fn origin(record: &mut Record) -> Origin {
-    Origin {
+fn entry_origin(record: &mut ClaudeRecord) -> EntryOrigin {
+    EntryOrigin {
         native_id: record.uuid.take(),
         parent: record.parent_uuid.take(),
-        at: record.timestamp,
-        track: if record.is_sidechain { Track::Side } else { Track::Main },
+        created_at: record.timestamp,
+        track: if record.is_sidechain { EntryTrack::Side } else { EntryTrack::Main },
     }
 }
 
 /// Reads a record of the harness: compaction points and recaps count, timings do not.
-fn system(mut record: Record, out: &mut Output<'_>) -> Result<(), Error> {
-    let mut origin = origin(&mut record);
+fn read_system(mut record: ClaudeRecord, out: &mut SinkWriter<'_>) -> Result<(), Error> {
+    let mut origin = entry_origin(&mut record);
     match record.subtype.as_deref() {
         Some(label @ "compact_boundary") => {
             origin.parent = record.logical_parent_uuid;
-            out.push(origin.boundary(label, &arguments(record.compact_metadata)))
+            out.push_entry(origin.boundary(label, &parse_arguments(record.compact_metadata)))
         }
-        Some(label @ "microcompact_boundary") => out.push(origin.note(Role::Marker, label)),
+        Some(label @ "microcompact_boundary") => out.push_entry(origin.note(EntryRole::Marker, label)),
         Some("away_summary") => {
             let text = format!("away_summary: {}", record.content.flatten().text);
-            out.push(origin.note(Role::Marker, text))
+            out.push_entry(origin.note(EntryRole::Marker, text))
         }
         _ => Ok(()),
     }
 }
 
 /// Reads an attachment: only a prompt typed while the agent was busy is part of the conversation.
-fn attachment(mut record: Record, out: &mut Output<'_>) -> Result<(), Error> {
+fn read_attachment(mut record: ClaudeRecord, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let attachment = record.attachment.take().unwrap_or_default();
     if attachment.kind.as_deref() != Some("queued_command") {
         return Ok(());
     }
     let flat = attachment.prompt.flatten();
-    let by = user_or_harness(&flat.text);
-    out.push(origin(&mut record).entry(Body::Text { by, text: flat.text, media: flat.media }))
+    let by = detect_author(&flat.text);
+    out.push_entry(entry_origin(&mut record).build_entry(EntryBody::Text {
+        author: by,
+        text: flat.text,
+        media: flat.media,
+    }))
 }
 
-fn user(mut record: Record, calls: &mut OpenCalls, out: &mut Output<'_>) -> Result<(), Error> {
-    let origin = origin(&mut record);
+fn read_user(
+    mut record: ClaudeRecord,
+    calls: &mut PendingCalls,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
+    let origin = entry_origin(&mut record);
     let content = record.message.unwrap_or_default().content;
     if record.is_compact_summary {
-        return out.push(origin.summary(content.flatten().text));
+        return out.push_entry(origin.summary(content.flatten().text));
     }
-    let standing = if record.is_meta { Standing::Injected } else { Standing::Said };
+    let standing = if record.is_meta { UserTextOrigin::Injected } else { UserTextOrigin::Typed };
     match content {
-        Content::Text(text) => {
+        ForeignContent::Text(text) => {
             let command = text.starts_with("<command-") || text.starts_with("<local-command");
-            let standing = if command { Standing::Injected } else { standing };
-            out.push(origin.entry(user_text(text, standing, Vec::new())))
+            let standing = if command { UserTextOrigin::Injected } else { standing };
+            out.push_entry(origin.build_entry(user_text_body(text, standing, Vec::new())))
         }
-        Content::Blocks(parts) => user_blocks(parts, standing, &origin, calls, out),
-        Content::Absent | Content::Object(_) => Ok(()),
+        ForeignContent::Blocks(parts) => read_user_blocks(parts, standing, &origin, calls, out),
+        ForeignContent::Absent | ForeignContent::Object(_) => Ok(()),
     }
 }
 
 /// Reads the blocks of a user record; its images go with the first text that the harness did not add.
-fn user_blocks(
-    mut parts: Vec<Part>,
-    standing: Standing,
-    origin: &Origin,
-    calls: &mut OpenCalls,
-    out: &mut Output<'_>,
+fn read_user_blocks(
+    mut parts: Vec<ForeignContentPart>,
+    standing: UserTextOrigin,
+    origin: &EntryOrigin,
+    calls: &mut PendingCalls,
+    out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
-    let mut media: Vec<Media> = parts.iter_mut().filter_map(image).collect();
+    let mut media: Vec<MediaReference> = parts.iter_mut().filter_map(image_reference).collect();
     for part in parts {
-        let Part::Block(block) = part else { continue };
+        let ForeignContentPart::Block(block) = part else { continue };
         match block.kind.as_deref() {
-            Some("tool_result") => out.push(origin.entry(tool_result(*block, calls)))?,
+            Some("tool_result") => out.push_entry(origin.build_entry(tool_result_body(*block, calls)))?,
             Some("text") => {
                 let text = block.text.unwrap_or_default();
-                let images = match user_or_harness(&text) {
+                let images = match detect_author(&text) {
                     Author::Person | Author::Assistant => std::mem::take(&mut media),
                     Author::Harness => Vec::new(),
                 };
-                out.push(origin.entry(user_text(text, standing, images)))?;
+                out.push_entry(origin.build_entry(user_text_body(text, standing, images)))?;
             }
             _ => {}
         }
@@ -234,24 +247,24 @@ fn user_blocks(
     Ok(())
 }
 
-fn image(part: &mut Part) -> Option<Media> {
+fn image_reference(part: &mut ForeignContentPart) -> Option<MediaReference> {
     match part {
-        Part::Block(block) => block.media(),
-        Part::Text(_) | Part::Other => None,
+        ForeignContentPart::Block(block) => block.media(),
+        ForeignContentPart::Text(_) | ForeignContentPart::Other => None,
     }
 }
 
-fn user_text(text: String, standing: Standing, media: Vec<Media>) -> Body {
+fn user_text_body(text: String, standing: UserTextOrigin, media: Vec<MediaReference>) -> EntryBody {
     match standing {
-        Standing::Injected => Body::Note { role: Role::User, text },
-        Standing::Said => Body::Text { by: user_or_harness(&text), text, media },
+        UserTextOrigin::Injected => EntryBody::Note { role: EntryRole::User, text },
+        UserTextOrigin::Typed => EntryBody::Text { author: detect_author(&text), text, media },
     }
 }
 
-fn tool_result(block: Block, calls: &mut OpenCalls) -> Body {
+fn tool_result_body(block: ForeignContentBlock, calls: &mut PendingCalls) -> EntryBody {
     let flat = block.content.flatten();
-    Body::ToolResult {
-        tool: calls.returned(block.tool_use_id.as_deref()),
+    EntryBody::ToolResult {
+        tool: calls.take_tool_name(block.tool_use_id.as_deref()),
         call_id: block.tool_use_id,
         text: flat.text,
         media: flat.media,
@@ -259,28 +272,34 @@ fn tool_result(block: Block, calls: &mut OpenCalls) -> Body {
     }
 }
 
-fn assistant(mut record: Record, calls: &mut OpenCalls, out: &mut Output<'_>) -> Result<(), Error> {
-    let origin = origin(&mut record);
+fn read_assistant(
+    mut record: ClaudeRecord,
+    calls: &mut PendingCalls,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
+    let origin = entry_origin(&mut record);
     let parts = match record.message.unwrap_or_default().content {
-        Content::Blocks(parts) => parts,
-        Content::Text(text) => return out.push(origin.assistant(text)),
-        Content::Absent | Content::Object(_) => return out.push(origin.assistant("")),
+        ForeignContent::Blocks(parts) => parts,
+        ForeignContent::Text(text) => return out.push_entry(origin.assistant_text(text)),
+        ForeignContent::Absent | ForeignContent::Object(_) => {
+            return out.push_entry(origin.assistant_text(""));
+        }
     };
     for part in parts {
-        let Part::Block(block) = part else { continue };
+        let ForeignContentPart::Block(block) = part else { continue };
         match block.kind.as_deref() {
             Some("text") => {
-                let body = Body::Text {
-                    by: Author::Assistant,
+                let body = EntryBody::Text {
+                    author: Author::Assistant,
                     text: block.text.unwrap_or_default(),
                     media: Vec::new(),
                 };
-                out.push(origin.entry(body))?;
+                out.push_entry(origin.build_entry(body))?;
             }
-            Some("thinking") => out.push(origin.thinking(block.thinking.unwrap_or_default()))?,
+            Some("thinking") => out.push_entry(origin.thinking(block.thinking.unwrap_or_default()))?,
             Some("tool_use" | "server_tool_use") => {
-                calls.called(block.id.as_deref(), block.name.as_deref());
-                out.push(origin.call(block.id, block.name, arguments(block.input)))?;
+                calls.record_call(block.id.as_deref(), block.name.as_deref());
+                out.push_entry(origin.tool_call(block.id, block.name, parse_arguments(block.input)))?;
             }
             _ => {}
         }

@@ -6,20 +6,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::conversation::Conversation;
-use crate::detect::Format;
-use crate::entry::{Body, Origin, Role, Track};
+use crate::conversation::ConversationInfo;
+use crate::detect::SessionFormat;
+use crate::entry::{EntryBody, EntryOrigin, EntryRole, EntryTrack};
 use crate::error::Error;
-use crate::formats::{OpenCalls, user_or_harness};
-use crate::json::content::{Content, arguments};
+use crate::formats::{PendingCalls, detect_author};
+use crate::json::content::{ForeignContent, parse_arguments};
 use crate::json::record::decode_one;
 use crate::json::{lines, loose};
-use crate::output::Output;
-use crate::source::Source;
+use crate::sink_writer::SinkWriter;
+use crate::source::TranscriptSource;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Record {
+struct CopilotRecord {
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
     #[serde(deserialize_with = "loose::text")]
@@ -33,28 +33,28 @@ struct Record {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Data {
-    content: Content,
+struct CopilotData {
+    content: ForeignContent,
     #[serde(deserialize_with = "loose::text")]
     model: Option<String>,
     #[serde(deserialize_with = "loose::text")]
     reasoning_text: Option<String>,
-    tool_requests: Option<Vec<ToolRequest>>,
+    tool_requests: Option<Vec<CopilotToolRequest>>,
     #[serde(deserialize_with = "loose::text")]
     tool_call_id: Option<String>,
     success: Option<Value>,
-    result: Content,
-    error: Content,
+    result: ForeignContent,
+    error: ForeignContent,
     #[serde(deserialize_with = "loose::text")]
     session_id: Option<String>,
     #[serde(deserialize_with = "loose::time")]
     start_time: Option<Timestamp>,
-    context: Option<Context>,
+    context: Option<CopilotContext>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct ToolRequest {
+struct CopilotToolRequest {
     #[serde(deserialize_with = "loose::text")]
     tool_call_id: Option<String>,
     #[serde(deserialize_with = "loose::text")]
@@ -64,21 +64,21 @@ struct ToolRequest {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Context {
+struct CopilotContext {
     #[serde(deserialize_with = "loose::text")]
     cwd: Option<String>,
 }
 
 /// Reads an event log.
-pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
-    out.open(Conversation::new(Format::Copilot, source.name()))?;
-    let mut calls = OpenCalls::default();
-    lines::read(source, out, |mut record: Record, out| {
-        let origin = Origin {
+pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
+    out.open_conversation(ConversationInfo::new(SessionFormat::Copilot, source.name()))?;
+    let mut calls = PendingCalls::default();
+    lines::read_records(source, out, |mut record: CopilotRecord, out| {
+        let origin = EntryOrigin {
             native_id: record.id.take(),
             parent: record.parent_id.take(),
-            at: record.timestamp,
-            track: Track::Main,
+            created_at: record.timestamp,
+            track: EntryTrack::Main,
         };
         let kind = record.kind.unwrap_or_default();
         let data = record.data.as_ref().map_or("{}", |data| data.get()).as_bytes();
@@ -88,16 +88,16 @@ pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
             | "assistant.message"
             | "tool.execution_complete"
             | "session.start" => match decode_one(data, out) {
-                Some(data) => event(&kind, data, &origin, &mut calls, out),
+                Some(data) => read_event(&kind, data, &origin, &mut calls, out),
                 None => Ok(()),
             },
-            "abort" | "session.model_change" => out.push(origin.note(Role::Marker, kind)),
+            "abort" | "session.model_change" => out.push_entry(origin.note(EntryRole::Marker, kind)),
             _ if kind.contains("compaction") => {
                 if kind.ends_with("complete") {
                     let details: Value = decode_one(data, out).unwrap_or_default();
-                    out.push(origin.boundary(&kind, &details))
+                    out.push_entry(origin.boundary(&kind, &details))
                 } else {
-                    out.push(origin.note(Role::Marker, kind))
+                    out.push_entry(origin.note(EntryRole::Marker, kind))
                 }
             }
             _ => Ok(()),
@@ -105,55 +105,68 @@ pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
     })
 }
 
-fn event(
+fn read_event(
     kind: &str,
-    data: Data,
-    origin: &Origin,
-    calls: &mut OpenCalls,
-    out: &mut Output<'_>,
+    data: CopilotData,
+    origin: &EntryOrigin,
+    calls: &mut PendingCalls,
+    out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
     match kind {
         "session.start" => {
             if let Some(conversation) = out.conversation() {
-                conversation.identify(data.session_id);
+                conversation.set_session_id(data.session_id);
                 conversation.workspace = data.context.and_then(|context| context.cwd);
                 conversation.started_at = data.start_time;
             }
-            out.push(origin.note(Role::Marker, kind))
+            out.push_entry(origin.note(EntryRole::Marker, kind))
         }
-        "system.message" => out.push(origin.note(Role::System, data.content.flatten().text)),
+        "system.message" => out.push_entry(origin.note(EntryRole::System, data.content.flatten().text)),
         "user.message" => {
             let flat = data.content.flatten();
-            let by = user_or_harness(&flat.text);
-            out.push(origin.entry(Body::Text { by, text: flat.text, media: flat.media }))
+            let by = detect_author(&flat.text);
+            out.push_entry(origin.build_entry(EntryBody::Text {
+                author: by,
+                text: flat.text,
+                media: flat.media,
+            }))
         }
-        "assistant.message" => assistant(data, origin, calls, out),
-        _ => out.push(origin.entry(tool_result(data, calls))),
+        "assistant.message" => read_assistant(data, origin, calls, out),
+        _ => out.push_entry(origin.build_entry(tool_result_body(data, calls))),
     }
 }
 
-fn assistant(data: Data, origin: &Origin, calls: &mut OpenCalls, out: &mut Output<'_>) -> Result<(), Error> {
+fn read_assistant(
+    data: CopilotData,
+    origin: &EntryOrigin,
+    calls: &mut PendingCalls,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
     if let Some(conversation) = out.conversation() {
         conversation.model = conversation.model.take().or(data.model);
     }
     if let Some(reasoning) = data.reasoning_text.filter(|text| !text.is_empty()) {
-        out.push(origin.thinking(reasoning))?;
+        out.push_entry(origin.thinking(reasoning))?;
     }
     if !data.content.is_empty() {
-        out.push(origin.assistant(data.content.flatten().text))?;
+        out.push_entry(origin.assistant_text(data.content.flatten().text))?;
     }
     for request in data.tool_requests.unwrap_or_default() {
-        calls.called(request.tool_call_id.as_deref(), request.name.as_deref());
-        out.push(origin.call(request.tool_call_id, request.name, arguments(request.arguments)))?;
+        calls.record_call(request.tool_call_id.as_deref(), request.name.as_deref());
+        out.push_entry(origin.tool_call(
+            request.tool_call_id,
+            request.name,
+            parse_arguments(request.arguments),
+        ))?;
     }
     Ok(())
 }
 
-fn tool_result(data: Data, calls: &mut OpenCalls) -> Body {
+fn tool_result_body(data: CopilotData, calls: &mut PendingCalls) -> EntryBody {
     let flat = data.result.flatten();
     let text = if flat.text.is_empty() { error_text(data.error) } else { flat.text };
-    Body::ToolResult {
-        tool: calls.returned(data.tool_call_id.as_deref()),
+    EntryBody::ToolResult {
+        tool: calls.take_tool_name(data.tool_call_id.as_deref()),
         call_id: data.tool_call_id,
         text,
         media: flat.media,
@@ -165,9 +178,9 @@ fn tool_result(data: Data, calls: &mut OpenCalls) -> Body {
 }
 
 /// Returns the message of an error, which is an object in most builds.
-fn error_text(error: Content) -> String {
+fn error_text(error: ForeignContent) -> String {
     match error {
-        Content::Object(fields) => {
+        ForeignContent::Object(fields) => {
             fields.get("message").and_then(Value::as_str).unwrap_or_default().to_owned()
         }
         other => other.flatten().text,

@@ -31,22 +31,22 @@ fn to_json(packed: Packed, depth: usize) -> Value {
         },
         Packed::F32(number) => Number::from_f64(f64::from(number)).map_or(Value::Null, Value::Number),
         Packed::F64(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
-        Packed::String(text) => Value::String(lossy(&text)),
+        Packed::String(text) => Value::String(lossy_text(&text)),
         // Bytes are images or pickles; neither belongs into a text.
         Packed::Binary(_) => Value::Null,
         Packed::Array(items) => items.into_iter().map(|item| to_json(item, depth)).collect(),
         Packed::Map(members) => Value::Object(
             members
                 .into_iter()
-                .map(|(name, value)| (key(name, depth), to_json(value, depth)))
+                .map(|(name, value)| (member_name(name, depth), to_json(value, depth)))
                 .collect::<Map<_, _>>(),
         ),
-        Packed::Ext(_, payload) => object(&payload, depth),
+        Packed::Ext(_, payload) => class_object(&payload, depth),
     }
 }
 
 /// Returns the object of a Python class: a packed array of module, class, argument and constructor.
-fn object(payload: &[u8], depth: usize) -> Value {
+fn class_object(payload: &[u8], depth: usize) -> Value {
     match read_nested(payload, depth) {
         Ok(Value::Array(mut parts)) if parts.len() >= 2 => {
             let value = if parts.len() > 2 { parts.swap_remove(2) } else { Value::Null };
@@ -59,13 +59,13 @@ fn object(payload: &[u8], depth: usize) -> Value {
 }
 
 /// Returns the name of a member; names that are no text are written as JSON.
-fn key(name: Packed, depth: usize) -> String {
+fn member_name(name: Packed, depth: usize) -> String {
     match to_json(name, depth) {
         Value::String(text) => text,
         other => other.to_string(),
     }
 }
 
-fn lossy(text: &rmpv::Utf8String) -> String {
+fn lossy_text(text: &rmpv::Utf8String) -> String {
     text.as_str().map_or_else(|| String::from_utf8_lossy(text.as_bytes()).into_owned(), str::to_owned)
 }

@@ -7,81 +7,81 @@ use protocol::ToolStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::conversation::Conversation;
-use crate::detect::{Format, head};
-use crate::entry::{Author, Body, Origin, Role, Track};
+use crate::conversation::ConversationInfo;
+use crate::detect::{SessionFormat, read_head};
+use crate::entry::{Author, EntryBody, EntryOrigin, EntryRole, EntryTrack};
 use crate::error::Error;
-use crate::formats::{OpenCalls, user_or_harness};
-use crate::json::array::{self, Wanted};
-use crate::json::content::{Content, arguments, into_text};
+use crate::formats::{PendingCalls, detect_author};
+use crate::json::content::{ForeignContent, into_text, parse_arguments};
 use crate::json::record::decode_one;
+use crate::json::walker::{self, FieldSelector};
 use crate::json::{lines, loose};
-use crate::output::Output;
-use crate::source::Source;
+use crate::sink_writer::SinkWriter;
+use crate::source::TranscriptSource;
 
 /// Fields of an event that are not arguments of its action.
-const ENVELOPE: [&str; 8] =
+const ENVELOPE_FIELDS: [&str; 8] =
     ["id", "timestamp", "source", "message", "cause", "action", "tool_call_metadata", "timeout"];
 
 /// Actions and observations that say nothing of the conversation.
-const SILENT: [&str; 4] = ["recall", "change_agent_state", "agent_state_changed", "null"];
+const SKIPPED_EVENTS: [&str; 4] = ["recall", "change_agent_state", "agent_state_changed", "null"];
 
-type Event = Map<String, Value>;
+type OpenHandsEvent = Map<String, Value>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Trajectory {
+struct OpenHandsTrajectory {
     #[serde(deserialize_with = "loose::text")]
     instance_id: Option<String>,
 }
 
 /// One conversation while it is read.
 #[derive(Default)]
-struct Reading {
-    calls: OpenCalls,
-    begun: bool,
+struct OpenHandsReadState {
+    calls: PendingCalls,
+    has_started: bool,
 }
 
 /// Reads an evaluation file, a list of events or a folder of events.
-pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
+pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     if source.path().is_dir() {
         return read_folder(source, out);
     }
-    if array::has_elements(source, "history")? {
-        return lines::read_raw(source, out, trajectory);
+    if walker::has_elements(source, "history")? {
+        return lines::read_lines(source, out, read_trajectory);
     }
-    out.open(Conversation::new(Format::OpenHands, source.name()))?;
-    let mut reading = Reading::default();
+    out.open_conversation(ConversationInfo::new(SessionFormat::OpenHands, source.name()))?;
+    let mut reading = OpenHandsReadState::default();
     if starts_with_array(source)? {
-        return array::each(source, out, |_: &str| Wanted::Skip, &mut |_, bytes, out| {
-            item(bytes, &mut reading, out)
+        return walker::for_each_piece(source, out, |_: &str| FieldSelector::Skip, &mut |_, bytes, out| {
+            read_item(bytes, &mut reading, out)
         });
     }
-    lines::read(source, out, |fields: Event, out| event(fields, &mut reading, out))
+    lines::read_records(source, out, |fields: OpenHandsEvent, out| read_event(fields, &mut reading, out))
 }
 
 /// Returns whether the file is one list.
-fn starts_with_array(source: &Source) -> Result<bool, Error> {
-    let head = head(source)?;
+fn starts_with_array(source: &TranscriptSource) -> Result<bool, Error> {
+    let head = read_head(source)?;
     Ok(head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
 }
 
 /// Reads one line of an evaluation file.
-fn trajectory(bytes: &[u8], out: &mut Output<'_>) -> Result<(), Error> {
-    let header: Trajectory = serde_json::from_slice(bytes).unwrap_or_default();
+fn read_trajectory(bytes: &[u8], out: &mut SinkWriter<'_>) -> Result<(), Error> {
+    let header: OpenHandsTrajectory = serde_json::from_slice(bytes).unwrap_or_default();
     let name = header.instance_id.unwrap_or_else(|| format!("line{}", out.line()));
-    out.open(Conversation::new(Format::OpenHands, name))?;
-    let mut reading = Reading::default();
-    let wants = |key: &str| if key == "history" { Wanted::Elements } else { Wanted::Skip };
-    array::each_in(bytes, out, wants, &mut |_, bytes, out| item(bytes, &mut reading, out))
+    out.open_conversation(ConversationInfo::new(SessionFormat::OpenHands, name))?;
+    let mut reading = OpenHandsReadState::default();
+    let wants = |key: &str| if key == "history" { FieldSelector::Elements } else { FieldSelector::Skip };
+    walker::for_each_piece_in(bytes, out, wants, &mut |_, bytes, out| read_item(bytes, &mut reading, out))
 }
 
 /// Reads an event, or the pair of action and observation that old files hold.
-fn item(bytes: &[u8], reading: &mut Reading, out: &mut Output<'_>) -> Result<(), Error> {
+fn read_item(bytes: &[u8], reading: &mut OpenHandsReadState, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     match decode_one(bytes, out) {
-        Some(Value::Object(fields)) => event(fields, reading, out),
+        Some(Value::Object(fields)) => read_event(fields, reading, out),
         Some(Value::Array(pair)) => pair.into_iter().try_for_each(|half| match half {
-            Value::Object(fields) => event(fields, reading, out),
+            Value::Object(fields) => read_event(fields, reading, out),
             _ => Ok(()),
         }),
         _ => Ok(()),
@@ -89,8 +89,8 @@ fn item(bytes: &[u8], reading: &mut Reading, out: &mut Output<'_>) -> Result<(),
 }
 
 /// Reads the events `0.json`, `1.json`, … of a folder in the order of their numbers.
-fn read_folder(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
-    let entries = std::fs::read_dir(source.path()).map_err(|error| source.io(error))?;
+fn read_folder(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
+    let entries = std::fs::read_dir(source.path()).map_err(|error| source.io_error(error))?;
     let mut files: Vec<(u64, PathBuf)> = entries
         .flatten()
         .filter_map(|entry| {
@@ -103,61 +103,67 @@ fn read_folder(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
     // The folder is called `events`; the session is the folder around it.
     let session = source.path().parent().and_then(|parent| parent.file_name());
     let name = session.map_or_else(|| source.name(), |name| name.to_string_lossy().into_owned());
-    out.open(Conversation::new(Format::OpenHands, name))?;
-    let mut reading = Reading::default();
+    out.open_conversation(ConversationInfo::new(SessionFormat::OpenHands, name))?;
+    let mut reading = OpenHandsReadState::default();
     for (_, path) in files {
         match std::fs::read(&path) {
-            Ok(bytes) => item(&bytes, &mut reading, out)?,
-            Err(error) => out.problem(format!("skipped {}: {error}", path.display())),
+            Ok(bytes) => read_item(&bytes, &mut reading, out)?,
+            Err(error) => out.report_problem(format!("skipped {}: {error}", path.display())),
         }
     }
     Ok(())
 }
 
-fn event(mut fields: Event, reading: &mut Reading, out: &mut Output<'_>) -> Result<(), Error> {
-    let origin = Origin {
+fn read_event(
+    mut fields: OpenHandsEvent,
+    reading: &mut OpenHandsReadState,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
+    let origin = EntryOrigin {
         native_id: fields.get("id").and_then(scalar_text),
         parent: fields.get("cause").and_then(scalar_text),
-        at: fields.get("timestamp").and_then(Value::as_str).and_then(loose::parse_time),
-        track: Track::Main,
+        created_at: fields.get("timestamp").and_then(Value::as_str).and_then(loose::parse_time),
+        track: EntryTrack::Main,
     };
-    let named = |fields: &Event, name: &str| {
+    let named = |fields: &OpenHandsEvent, name: &str| {
         fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
     };
     match (named(&fields, "action"), named(&fields, "observation")) {
-        (Some(action), _) if SILENT.contains(&action.as_str()) => Ok(()),
-        (None, Some(observation)) if SILENT.contains(&observation.as_str()) || observation == "think" => {
+        (Some(action), _) if SKIPPED_EVENTS.contains(&action.as_str()) => Ok(()),
+        (None, Some(observation))
+            if SKIPPED_EVENTS.contains(&observation.as_str()) || observation == "think" =>
+        {
             Ok(())
         }
         (None, None) => Ok(()),
         (Some(action), _) => {
-            let first = !std::mem::replace(&mut reading.begun, true);
+            let first = !std::mem::replace(&mut reading.has_started, true);
             if action == "message" {
                 let source = named(&fields, "source");
                 let user = source.as_deref().map_or(first, |source| source == "user");
                 let author = if user { Author::Person } else { Author::Assistant };
-                return out.push(origin.entry(message(&mut fields, author)));
+                return out.push_entry(origin.build_entry(message_body(&mut fields, author)));
             }
-            act(&action, fields, &origin, reading, out)
+            read_action(&action, fields, &origin, reading, out)
         }
         (None, Some(observation)) => {
-            reading.begun = true;
-            out.push(origin.entry(observe(observation, fields, &origin, reading)))
+            reading.has_started = true;
+            out.push_entry(origin.build_entry(observation_body(observation, fields, &origin, reading)))
         }
     }
 }
 
-fn message(fields: &mut Event, author: Author) -> Body {
+fn message_body(fields: &mut OpenHandsEvent, author: Author) -> EntryBody {
     let mut args = take_args(fields);
     let text = take_text(&mut args, "content")
         .or_else(|| take_text(fields, "message"))
         .or_else(|| take_text(fields, "content"))
         .unwrap_or_default();
     let by = match author {
-        Author::Person | Author::Harness => user_or_harness(&text),
+        Author::Person | Author::Harness => detect_author(&text),
         Author::Assistant => Author::Assistant,
     };
-    Body::Text { by, text, media: Vec::new() }
+    EntryBody::Text { author: by, text, media: Vec::new() }
 }
 
 /// The details of a condensation that are kept.
@@ -169,18 +175,18 @@ struct CondensationDetails {
     summary_offset: Value,
 }
 
-fn act(
+fn read_action(
     action: &str,
-    mut fields: Event,
-    origin: &Origin,
-    reading: &mut Reading,
-    out: &mut Output<'_>,
+    mut fields: OpenHandsEvent,
+    origin: &EntryOrigin,
+    reading: &mut OpenHandsReadState,
+    out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
     let mut args = take_args(&mut fields);
     match action {
         "system" => {
             let text = take_text(&mut args, "content").or_else(|| take_text(&mut fields, "message"));
-            out.push(origin.note(Role::System, text.unwrap_or_default()))
+            out.push_entry(origin.note(EntryRole::System, text.unwrap_or_default()))
         }
         "condensation" => {
             let summary = take_text(&mut args, "summary");
@@ -191,45 +197,51 @@ fn act(
                 forgotten_events_end_id: detail("forgotten_events_end_id"),
                 summary_offset: detail("summary_offset"),
             };
-            out.push(origin.boundary(action, &details))?;
-            summary.map_or(Ok(()), |summary| out.push(origin.summary(summary)))
+            out.push_entry(origin.boundary(action, &details))?;
+            summary.map_or(Ok(()), |summary| out.push_entry(origin.summary(summary)))
         }
-        "think" => out.push(origin.thinking(take_text(&mut args, "thought").unwrap_or_default())),
+        "think" => out.push_entry(origin.thinking(take_text(&mut args, "thought").unwrap_or_default())),
         "finish" => {
             let text = take_text(&mut args, "final_thought").or_else(|| take_text(&mut args, "thought"));
-            out.push(origin.assistant(text.unwrap_or_default()))
+            out.push_entry(origin.assistant_text(text.unwrap_or_default()))
         }
         _ => {
             if let Some(thought) = take_text(&mut args, "thought") {
-                out.push(origin.assistant(thought))?;
+                out.push_entry(origin.assistant_text(thought))?;
             }
             args.remove("thought");
             if args.is_empty() {
                 // Files of 2024 keep the arguments beside the action.
                 args = fields
                     .iter()
-                    .filter(|(name, _)| !ENVELOPE.contains(&name.as_str()))
+                    .filter(|(name, _)| !ENVELOPE_FIELDS.contains(&name.as_str()))
                     .map(|(name, value)| (name.clone(), value.clone()))
                     .collect();
             }
             let call_id = tool_call_id(&fields).or_else(|| origin.native_id.clone());
-            reading.calls.called(origin.native_id.as_deref(), Some(action));
-            out.push(origin.call(call_id, Some(action.to_owned()), Value::Object(args)))
+            reading.calls.record_call(origin.native_id.as_deref(), Some(action));
+            out.push_entry(origin.tool_call(call_id, Some(action.to_owned()), Value::Object(args)))
         }
     }
 }
 
-fn observe(observation: String, mut fields: Event, origin: &Origin, reading: &mut Reading) -> Body {
+fn observation_body(
+    observation: String,
+    mut fields: OpenHandsEvent,
+    origin: &EntryOrigin,
+    reading: &mut OpenHandsReadState,
+) -> EntryBody {
     let exit_code = exit_code(&fields);
     let failed = exit_code.is_some_and(|code| code != 0 && code != -1) || observation == "error";
-    let text = match fields.remove("content").and_then(|value| serde_json::from_value::<Content>(value).ok())
-    {
-        Some(content) if !content.is_empty() => content.flatten().text,
-        _ => take_text(&mut fields, "message").unwrap_or_default(),
-    };
-    Body::ToolResult {
+    let text =
+        match fields.remove("content").and_then(|value| serde_json::from_value::<ForeignContent>(value).ok())
+        {
+            Some(content) if !content.is_empty() => content.flatten().text,
+            _ => take_text(&mut fields, "message").unwrap_or_default(),
+        };
+    EntryBody::ToolResult {
         call_id: tool_call_id(&fields).or_else(|| origin.parent.clone()),
-        tool: reading.calls.returned(origin.parent.as_deref()).or(Some(observation)),
+        tool: reading.calls.take_tool_name(origin.parent.as_deref()).or(Some(observation)),
         text,
         media: Vec::new(),
         status: if failed { ToolStatus::Error } else { ToolStatus::Success },
@@ -237,19 +249,19 @@ fn observe(observation: String, mut fields: Event, origin: &Origin, reading: &mu
 }
 
 /// Returns the exit code, which builds kept in three places.
-fn exit_code(fields: &Event) -> Option<i64> {
+fn exit_code(fields: &OpenHandsEvent) -> Option<i64> {
     let extras = fields.get("extras");
     let metadata = extras.and_then(|extras| extras.get("metadata"));
     let nested = [metadata, extras].into_iter().flatten().find_map(|place| place.get("exit_code"));
     nested.or_else(|| fields.get("exit_code")).and_then(Value::as_i64)
 }
 
-fn tool_call_id(fields: &Event) -> Option<String> {
+fn tool_call_id(fields: &OpenHandsEvent) -> Option<String> {
     fields.get("tool_call_metadata")?.get("tool_call_id").and_then(scalar_text).filter(|id| !id.is_empty())
 }
 
-fn take_args(fields: &mut Event) -> Map<String, Value> {
-    match arguments(fields.remove("args")) {
+fn take_args(fields: &mut OpenHandsEvent) -> Map<String, Value> {
+    match parse_arguments(fields.remove("args")) {
         Value::Object(args) => args,
         _ => Map::new(),
     }

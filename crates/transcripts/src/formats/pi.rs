@@ -6,19 +6,19 @@ use protocol::ToolStatus;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::conversation::Conversation;
-use crate::detect::Format;
-use crate::entry::{Body, Origin, Role, Track};
+use crate::conversation::ConversationInfo;
+use crate::detect::SessionFormat;
+use crate::entry::{EntryBody, EntryOrigin, EntryRole, EntryTrack};
 use crate::error::Error;
-use crate::formats::user_or_harness;
-use crate::json::content::{Content, Part, arguments};
+use crate::formats::detect_author;
+use crate::json::content::{ForeignContent, ForeignContentPart, parse_arguments};
 use crate::json::{lines, loose};
-use crate::output::Output;
-use crate::source::Source;
+use crate::sink_writer::SinkWriter;
+use crate::source::TranscriptSource;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Record {
+struct PiRecord {
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
     #[serde(deserialize_with = "loose::text")]
@@ -40,15 +40,15 @@ struct Record {
     first_kept_entry_index: Option<Value>,
     first_kept_entry_id: Option<Value>,
     tokens_before: Option<Value>,
-    message: Option<Message>,
+    message: Option<PiMessage>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Message {
+struct PiMessage {
     #[serde(deserialize_with = "loose::text")]
     role: Option<String>,
-    content: Content,
+    content: ForeignContent,
     #[serde(deserialize_with = "loose::text")]
     model: Option<String>,
     #[serde(deserialize_with = "loose::text")]
@@ -64,17 +64,17 @@ struct Message {
 }
 
 /// Reads a session log.
-pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
-    out.open(Conversation::new(Format::Pi, source.name()))?;
-    lines::read(source, out, |mut record: Record, out| {
-        let origin = Origin {
+pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
+    out.open_conversation(ConversationInfo::new(SessionFormat::Pi, source.name()))?;
+    lines::read_records(source, out, |mut record: PiRecord, out| {
+        let origin = EntryOrigin {
             native_id: record.id.take(),
             parent: record.parent_id.take(),
-            at: record.timestamp,
-            track: Track::Main,
+            created_at: record.timestamp,
+            track: EntryTrack::Main,
         };
         match record.kind.as_deref() {
-            Some("session") => session(record, &origin, out),
+            Some("session") => start_session(record, &origin, out),
             Some("session_info") => {
                 if let (Some(conversation), Some(name)) = (out.conversation(), record.name) {
                     conversation.title = Some(name);
@@ -82,39 +82,40 @@ pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
                 Ok(())
             }
             Some(label @ ("model_change" | "thinking_level_change")) => {
-                out.push(origin.note(Role::Marker, label))
+                out.push_entry(origin.note(EntryRole::Marker, label))
             }
-            Some("compaction") => compaction(record, &origin, out),
+            Some("compaction") => read_compaction(record, &origin, out),
             Some("branch_summary") => {
                 let text = format!("branch_summary: {}", record.summary.unwrap_or_default());
-                out.push(origin.note(Role::Marker, text))
+                out.push_entry(origin.note(EntryRole::Marker, text))
             }
-            Some("message") => message(record.message.unwrap_or_default(), &origin, out),
+            Some("message") => read_message(record.message.unwrap_or_default(), &origin, out),
             _ => Ok(()),
         }
     })
 }
 
-fn session(record: Record, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
+fn start_session(record: PiRecord, origin: &EntryOrigin, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     if let Some(conversation) = out.conversation()
         && conversation.session_id.is_none()
     {
-        conversation.identify(origin.native_id.clone());
+        conversation.set_session_id(origin.native_id.clone());
         conversation.workspace = record.cwd;
-        conversation.parent_session = record.parent_session.or(record.branched_from).map(|path| id_of(&path));
-        conversation.started_at = origin.at;
+        conversation.parent_session =
+            record.parent_session.or(record.branched_from).map(|path| session_id_from_path(&path));
+        conversation.started_at = origin.created_at;
     }
-    out.push(origin.note(Role::Marker, "session"))
+    out.push_entry(origin.note(EntryRole::Marker, "session"))
 }
 
 /// Returns the session id in the path of a log, `<time>_<id>.jsonl`; the text itself when it is no such path.
-fn id_of(path: &str) -> String {
+fn session_id_from_path(path: &str) -> String {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
     name.rsplit_once('_').map_or(name, |(_, id)| id).to_owned()
 }
 
-fn compaction(record: Record, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
+fn read_compaction(record: PiRecord, origin: &EntryOrigin, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let details: Map<String, Value> = [
         ("firstKeptEntryIndex", record.first_kept_entry_index),
         ("firstKeptEntryId", record.first_kept_entry_id),
@@ -123,49 +124,59 @@ fn compaction(record: Record, origin: &Origin, out: &mut Output<'_>) -> Result<(
     .into_iter()
     .filter_map(|(name, value)| Some((name.to_owned(), value?)))
     .collect();
-    out.push(origin.boundary("compaction", &details))?;
-    out.push(origin.summary(record.summary.unwrap_or_default()))
+    out.push_entry(origin.boundary("compaction", &details))?;
+    out.push_entry(origin.summary(record.summary.unwrap_or_default()))
 }
 
-fn message(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
+fn read_message(message: PiMessage, origin: &EntryOrigin, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     match message.role.as_deref() {
         Some("user") => {
             let flat = message.content.flatten();
-            let by = user_or_harness(&flat.text);
-            out.push(origin.entry(Body::Text { by, text: flat.text, media: flat.media }))
+            let by = detect_author(&flat.text);
+            out.push_entry(origin.build_entry(EntryBody::Text {
+                author: by,
+                text: flat.text,
+                media: flat.media,
+            }))
         }
         Some("assistant") => {
             if let Some(conversation) = out.conversation() {
                 conversation.model = conversation.model.take().or(message.model);
             }
-            assistant(message.content, origin, out)
+            read_assistant(message.content, origin, out)
         }
         Some("toolResult") => {
             let status = if message.is_error { ToolStatus::Error } else { ToolStatus::Success };
             let output = message.content.flatten();
-            out.push(origin.result(message.tool_call_id, message.tool_name, output, status))
+            out.push_entry(origin.tool_result(message.tool_call_id, message.tool_name, output, status))
         }
         Some("bashExecution") => {
             let command = message.command.unwrap_or_default();
             let text = format!("!{command}\n{}", message.output.unwrap_or_default());
-            out.push(origin.note(Role::User, text))
+            out.push_entry(origin.note(EntryRole::User, text))
         }
         _ => Ok(()),
     }
 }
 
-fn assistant(content: Content, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
+fn read_assistant(
+    content: ForeignContent,
+    origin: &EntryOrigin,
+    out: &mut SinkWriter<'_>,
+) -> Result<(), Error> {
     let parts = match content {
-        Content::Blocks(parts) => parts,
-        Content::Text(text) => return out.push(origin.assistant(text)),
-        Content::Absent | Content::Object(_) => return Ok(()),
+        ForeignContent::Blocks(parts) => parts,
+        ForeignContent::Text(text) => return out.push_entry(origin.assistant_text(text)),
+        ForeignContent::Absent | ForeignContent::Object(_) => return Ok(()),
     };
     for part in parts {
-        let Part::Block(block) = part else { continue };
+        let ForeignContentPart::Block(block) = part else { continue };
         match block.kind.as_deref() {
-            Some("text") => out.push(origin.assistant(block.text.unwrap_or_default()))?,
-            Some("thinking") => out.push(origin.thinking(block.thinking.unwrap_or_default()))?,
-            Some("toolCall") => out.push(origin.call(block.id, block.name, arguments(block.arguments)))?,
+            Some("text") => out.push_entry(origin.assistant_text(block.text.unwrap_or_default()))?,
+            Some("thinking") => out.push_entry(origin.thinking(block.thinking.unwrap_or_default()))?,
+            Some("toolCall") => {
+                out.push_entry(origin.tool_call(block.id, block.name, parse_arguments(block.arguments)))?
+            }
             _ => {}
         }
     }
@@ -178,7 +189,10 @@ mod tests {
 
     #[test]
     fn a_parent_is_named_by_its_id() {
-        assert_eq!(id_of("/h/.pi/agent/sessions/--p--/2026-01-02T03-04-05-000Z_ab-12.jsonl"), "ab-12");
-        assert_eq!(id_of("ab-12"), "ab-12");
+        assert_eq!(
+            session_id_from_path("/h/.pi/agent/sessions/--p--/2026-01-02T03-04-05-000Z_ab-12.jsonl"),
+            "ab-12"
+        );
+        assert_eq!(session_id_from_path("ab-12"), "ab-12");
     }
 }

@@ -10,33 +10,33 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::entry::Media;
+use crate::entry::MediaReference;
 use crate::json::loose;
 
 /// The content of a message or of a tool result.
 #[derive(Debug, Default)]
-pub(crate) enum Content {
+pub(crate) enum ForeignContent {
     /// None, or something that is neither text nor list.
     #[default]
     Absent,
     Text(String),
-    Blocks(Vec<Part>),
+    Blocks(Vec<ForeignContentPart>),
     /// One object, in the place of a text.
     Object(Map<String, Value>),
 }
 
 /// One item of a content list.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum ForeignContentPart {
     Text(String),
-    Block(Box<Block>),
+    Block(Box<ForeignContentBlock>),
     Other,
 }
 
 /// A typed block: the union of the fields that the formats use.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Block {
+pub(crate) struct ForeignContentBlock {
     #[serde(rename = "type", deserialize_with = "loose::text")]
     pub(crate) kind: Option<String>,
     #[serde(deserialize_with = "loose::text")]
@@ -53,7 +53,7 @@ pub(crate) struct Block {
     pub(crate) tool_use_id: Option<String>,
     #[serde(deserialize_with = "loose::text")]
     pub(crate) tool_name: Option<String>,
-    pub(crate) content: Content,
+    pub(crate) content: ForeignContent,
     #[serde(deserialize_with = "loose::flag")]
     pub(crate) is_error: bool,
     source: Option<Value>,
@@ -66,12 +66,12 @@ pub(crate) struct Block {
 
 /// A content as one text, with its images taken out.
 #[derive(Debug, Default)]
-pub(crate) struct Flat {
+pub(crate) struct FlattenedContent {
     pub(crate) text: String,
-    pub(crate) media: Vec<Media>,
+    pub(crate) media: Vec<MediaReference>,
 }
 
-impl Content {
+impl ForeignContent {
     /// Returns whether there is nothing: no text, no block, no field.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
@@ -83,13 +83,15 @@ impl Content {
     }
 
     /// Returns the text of all blocks, one per line, and the images.
-    pub(crate) fn flatten(self) -> Flat {
+    pub(crate) fn flatten(self) -> FlattenedContent {
         match self {
-            Self::Absent => Flat::default(),
-            Self::Text(text) => Flat { text, ..Flat::default() },
-            Self::Object(fields) => Flat { text: object_text(fields), ..Flat::default() },
+            Self::Absent => FlattenedContent::default(),
+            Self::Text(text) => FlattenedContent { text, ..FlattenedContent::default() },
+            Self::Object(fields) => {
+                FlattenedContent { text: object_text(fields), ..FlattenedContent::default() }
+            }
             Self::Blocks(parts) => {
-                let mut flat = Flat::default();
+                let mut flat = FlattenedContent::default();
                 let mut first = true;
                 for part in parts {
                     if let Some(text) = part_text(part, &mut flat.media) {
@@ -105,9 +107,9 @@ impl Content {
     }
 }
 
-impl Block {
+impl ForeignContentBlock {
     /// Returns the reference to the image or file in this block; `None` when it holds none.
-    pub(crate) fn media(&mut self) -> Option<Media> {
+    pub(crate) fn media(&mut self) -> Option<MediaReference> {
         if !matches!(self.kind.as_deref(), Some("image" | "input_image" | "image_url")) {
             return None;
         }
@@ -118,7 +120,7 @@ impl Block {
             let media_type = source.remove("media_type").and_then(into_text).unwrap_or_default();
             return Some(match source.remove("data").and_then(into_text) {
                 Some(data) => base64_media(media_type, &data),
-                None => Media { media_type, sha256: None, bytes: None },
+                None => MediaReference { media_type, sha256: None, bytes: None },
             });
         }
         let url = match self.image_url.take() {
@@ -131,21 +133,21 @@ impl Block {
 }
 
 /// Returns the arguments of a tool call as an object, whatever they were written as.
-pub(crate) fn arguments(value: Option<Value>) -> Value {
+pub(crate) fn parse_arguments(value: Option<Value>) -> Value {
     match value {
         None | Some(Value::Null) => Value::Object(Map::new()),
         Some(Value::Object(fields)) => Value::Object(fields),
         Some(Value::String(text)) => match serde_json::from_str(&text) {
             Ok(Value::Object(fields)) => Value::Object(fields),
-            Ok(other) => single("_", other),
-            Err(_) => single("_raw", Value::String(text)),
+            Ok(other) => single_field_object("_", other),
+            Err(_) => single_field_object("_raw", Value::String(text)),
         },
-        Some(other) => single("_", other),
+        Some(other) => single_field_object("_", other),
     }
 }
 
 /// Returns an object with one field.
-pub(crate) fn single(name: &str, value: Value) -> Value {
+pub(crate) fn single_field_object(name: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(name.to_owned(), value)]))
 }
 
@@ -163,7 +165,8 @@ fn object_text(mut fields: Map<String, Value>) -> String {
             return fields.remove(name).and_then(into_text).unwrap_or_default();
         }
         if fields.get(name).is_some_and(|value| value.as_array().is_some_and(|items| !items.is_empty())) {
-            let nested = fields.remove(name).and_then(|value| serde_json::from_value::<Content>(value).ok());
+            let nested =
+                fields.remove(name).and_then(|value| serde_json::from_value::<ForeignContent>(value).ok());
             return nested.unwrap_or_default().flatten().text;
         }
     }
@@ -171,11 +174,11 @@ fn object_text(mut fields: Map<String, Value>) -> String {
 }
 
 /// Returns what one part adds to the text; images go to `media`.
-fn part_text(part: Part, media: &mut Vec<Media>) -> Option<String> {
+fn part_text(part: ForeignContentPart, media: &mut Vec<MediaReference>) -> Option<String> {
     let mut block = match part {
-        Part::Text(text) => return Some(text),
-        Part::Other => return None,
-        Part::Block(block) => block,
+        ForeignContentPart::Text(text) => return Some(text),
+        ForeignContentPart::Other => return None,
+        ForeignContentPart::Block(block) => block,
     };
     match block.kind.as_deref() {
         Some("text" | "input_text" | "output_text" | "inputText") => Some(block.text.unwrap_or_default()),
@@ -192,126 +195,129 @@ fn part_text(part: Part, media: &mut Vec<Media>) -> Option<String> {
 }
 
 /// Returns the reference to an image given by URL; a `data:` URL holds it.
-fn url_media(url: &str) -> Media {
+fn url_media(url: &str) -> MediaReference {
     let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     match inline {
         Some((media_type, data)) => base64_media(media_type.to_owned(), data),
-        None => Media { media_type: String::new(), sha256: None, bytes: None },
+        None => MediaReference { media_type: String::new(), sha256: None, bytes: None },
     }
 }
 
 /// Returns the reference to base64-encoded bytes; without digest when they cannot be decoded.
-fn base64_media(media_type: String, data: &str) -> Media {
+fn base64_media(media_type: String, data: &str) -> MediaReference {
     let data = data.trim();
     match STANDARD.decode(data).or_else(|_| STANDARD_NO_PAD.decode(data)) {
-        Ok(bytes) => {
-            Media { media_type, sha256: Some(protocol::sha256_hex(&bytes)), bytes: Some(bytes.len() as u64) }
-        }
-        Err(_) => Media { media_type, sha256: None, bytes: None },
+        Ok(bytes) => MediaReference {
+            media_type,
+            sha256: Some(protocol::sha256_hex(&bytes)),
+            bytes: Some(bytes.len() as u64),
+        },
+        Err(_) => MediaReference { media_type, sha256: None, bytes: None },
     }
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de> Deserialize<'de> for ForeignContent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ContentVisitor)
+        deserializer.deserialize_any(ForeignContentVisitor)
     }
 }
 
-struct ContentVisitor;
+struct ForeignContentVisitor;
 
-impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content;
+impl<'de> Visitor<'de> for ForeignContentVisitor {
+    type Value = ForeignContent;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text, a list of blocks or an object")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
-        Ok(Content::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<ForeignContent, E> {
+        Ok(ForeignContent::Text(text.to_owned()))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Content, E> {
-        Ok(Content::Text(text))
+    fn visit_string<E>(self, text: String) -> Result<ForeignContent, E> {
+        Ok(ForeignContent::Text(text))
     }
 
-    fn visit_unit<E>(self) -> Result<Content, E> {
-        Ok(Content::Absent)
+    fn visit_unit<E>(self) -> Result<ForeignContent, E> {
+        Ok(ForeignContent::Absent)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Content, E> {
-        Ok(Content::Absent)
+    fn visit_bool<E>(self, _: bool) -> Result<ForeignContent, E> {
+        Ok(ForeignContent::Absent)
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Content, E> {
-        Ok(Content::Text(number.to_string()))
+    fn visit_i64<E>(self, number: i64) -> Result<ForeignContent, E> {
+        Ok(ForeignContent::Text(number.to_string()))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Content, E> {
-        Ok(Content::Text(number.to_string()))
+    fn visit_u64<E>(self, number: u64) -> Result<ForeignContent, E> {
+        Ok(ForeignContent::Text(number.to_string()))
     }
 
-    fn visit_f64<E>(self, number: f64) -> Result<Content, E> {
-        Ok(Content::Text(number.to_string()))
+    fn visit_f64<E>(self, number: f64) -> Result<ForeignContent, E> {
+        Ok(ForeignContent::Text(number.to_string()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Content, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(items)).map(Content::Blocks)
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<ForeignContent, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(items)).map(ForeignContent::Blocks)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Content, A::Error> {
-        Map::deserialize(MapAccessDeserializer::new(members)).map(Content::Object)
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<ForeignContent, A::Error> {
+        Map::deserialize(MapAccessDeserializer::new(members)).map(ForeignContent::Object)
     }
 }
 
-impl<'de> Deserialize<'de> for Part {
+impl<'de> Deserialize<'de> for ForeignContentPart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PartVisitor)
+        deserializer.deserialize_any(ForeignContentPartVisitor)
     }
 }
 
-struct PartVisitor;
+struct ForeignContentPartVisitor;
 
-impl<'de> Visitor<'de> for PartVisitor {
-    type Value = Part;
+impl<'de> Visitor<'de> for ForeignContentPartVisitor {
+    type Value = ForeignContentPart;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text or a block")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Part, E> {
-        Ok(Part::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<ForeignContentPart, E> {
+        Ok(ForeignContentPart::Text(text.to_owned()))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Part, E> {
-        Ok(Part::Text(text))
+    fn visit_string<E>(self, text: String) -> Result<ForeignContentPart, E> {
+        Ok(ForeignContentPart::Text(text))
     }
 
-    fn visit_unit<E>(self) -> Result<Part, E> {
-        Ok(Part::Other)
+    fn visit_unit<E>(self) -> Result<ForeignContentPart, E> {
+        Ok(ForeignContentPart::Other)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Part, E> {
-        Ok(Part::Other)
+    fn visit_bool<E>(self, _: bool) -> Result<ForeignContentPart, E> {
+        Ok(ForeignContentPart::Other)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Part, E> {
-        Ok(Part::Other)
+    fn visit_i64<E>(self, _: i64) -> Result<ForeignContentPart, E> {
+        Ok(ForeignContentPart::Other)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Part, E> {
-        Ok(Part::Other)
+    fn visit_u64<E>(self, _: u64) -> Result<ForeignContentPart, E> {
+        Ok(ForeignContentPart::Other)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Part, E> {
-        Ok(Part::Other)
+    fn visit_f64<E>(self, _: f64) -> Result<ForeignContentPart, E> {
+        Ok(ForeignContentPart::Other)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Part, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ForeignContentPart, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Part::Other)
+        Ok(ForeignContentPart::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Part, A::Error> {
-        Block::deserialize(MapAccessDeserializer::new(members)).map(|block| Part::Block(Box::new(block)))
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<ForeignContentPart, A::Error> {
+        ForeignContentBlock::deserialize(MapAccessDeserializer::new(members))
+            .map(|block| ForeignContentPart::Block(Box::new(block)))
     }
 }

@@ -7,53 +7,53 @@ use memchr::memchr;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::json::record::{decode, is_blank};
+use crate::json::record::{decode_records, is_blank};
 use crate::json::{READ_BUFFER_BYTES, RECORD_BYTES_MAX};
-use crate::output::Output;
-use crate::source::Source;
+use crate::sink_writer::SinkWriter;
+use crate::source::TranscriptSource;
 
 /// Reads every record of `source` in order and gives it to `each`; damaged ones are reported and skipped.
-pub(crate) fn read<T: DeserializeOwned>(
-    source: &Source,
-    out: &mut Output<'_>,
-    mut each: impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
+pub(crate) fn read_records<T: DeserializeOwned>(
+    source: &TranscriptSource,
+    out: &mut SinkWriter<'_>,
+    mut each: impl FnMut(T, &mut SinkWriter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    read_raw(source, out, |line, out| decode(line, out, &mut each))
+    read_lines(source, out, |line, out| decode_records(line, out, &mut each))
 }
 
 /// Reads every line of `source` that is not blank and gives its bytes to `each`.
-pub(crate) fn read_raw(
-    source: &Source,
-    out: &mut Output<'_>,
-    mut each: impl FnMut(&[u8], &mut Output<'_>) -> Result<(), Error>,
+pub(crate) fn read_lines(
+    source: &TranscriptSource,
+    out: &mut SinkWriter<'_>,
+    mut each: impl FnMut(&[u8], &mut SinkWriter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut lines = Lines::new(BufReader::with_capacity(READ_BUFFER_BYTES, source.open()?));
+    let mut lines = JsonLineReader::new(BufReader::with_capacity(READ_BUFFER_BYTES, source.open()?));
     loop {
-        match lines.next().map_err(|error| source.io(error))? {
-            Line::End => return Ok(()),
-            Line::TooLong { bytes } => {
-                out.at_line(lines.number);
-                out.problem(too_long(bytes));
+        match lines.next_line().map_err(|error| source.io_error(error))? {
+            LineReadOutcome::End => return Ok(()),
+            LineReadOutcome::TooLong { bytes } => {
+                out.set_line(lines.number);
+                out.report_problem(record_too_long_text(bytes));
             }
-            Line::Whole(line) => {
+            LineReadOutcome::Whole(line) => {
                 if !is_blank(&line) {
-                    out.at_line(lines.number);
+                    out.set_line(lines.number);
                     each(&line, out)?;
                 }
-                lines.give_back(line);
+                lines.recycle_buffer(line);
             }
         }
-        out.progress(lines.bytes);
+        out.report_progress(lines.bytes);
     }
 }
 
 /// Returns the report on a record over [`RECORD_BYTES_MAX`].
-pub(crate) fn too_long(bytes: u64) -> String {
+pub(crate) fn record_too_long_text(bytes: u64) -> String {
     format!("skipped a record of {bytes} bytes: over the limit of {RECORD_BYTES_MAX}")
 }
 
 /// A reader of lines that reuses one buffer.
-pub(crate) struct Lines<R> {
+pub(crate) struct JsonLineReader<R> {
     reader: R,
     buffer: Vec<u8>,
     /// The number of the line last returned, from 1.
@@ -63,7 +63,7 @@ pub(crate) struct Lines<R> {
 }
 
 /// What [`Lines::next`] found.
-pub(crate) enum Line {
+pub(crate) enum LineReadOutcome {
     /// A line without its `\n`; hand it back with [`Lines::give_back`].
     Whole(Vec<u8>),
     /// A line over the limit; it was skipped.
@@ -73,13 +73,13 @@ pub(crate) enum Line {
     End,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> JsonLineReader<R> {
     /// Returns the lines of `reader`.
     pub(crate) const fn new(reader: R) -> Self {
         Self { reader, buffer: Vec::new(), number: 0, bytes: 0 }
     }
 
-    pub(crate) fn next(&mut self) -> std::io::Result<Line> {
+    pub(crate) fn next_line(&mut self) -> std::io::Result<LineReadOutcome> {
         let mut line = std::mem::take(&mut self.buffer);
         line.clear();
         let mut length: u64 = 0;
@@ -89,7 +89,7 @@ impl<R: BufRead> Lines<R> {
                 other => other?,
             };
             if available.is_empty() && length == 0 {
-                return Ok(Line::End);
+                return Ok(LineReadOutcome::End);
             }
             let end = memchr(b'\n', available);
             let part = &available[..end.unwrap_or(available.len())];
@@ -107,13 +107,13 @@ impl<R: BufRead> Lines<R> {
         }
         self.number += 1;
         if length > RECORD_BYTES_MAX as u64 {
-            return Ok(Line::TooLong { bytes: length });
+            return Ok(LineReadOutcome::TooLong { bytes: length });
         }
-        Ok(Line::Whole(line))
+        Ok(LineReadOutcome::Whole(line))
     }
 
     /// Takes a line back to reuse its memory.
-    pub(crate) fn give_back(&mut self, line: Vec<u8>) {
+    pub(crate) fn recycle_buffer(&mut self, line: Vec<u8>) {
         self.buffer = line;
     }
 }

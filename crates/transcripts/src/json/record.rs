@@ -5,24 +5,24 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Deserializer;
 
 use crate::error::Error;
-use crate::json::repair::{Repaired, repair};
-use crate::output::Output;
+use crate::json::repair::{RepairedJson, repair_json};
+use crate::sink_writer::SinkWriter;
 
 /// Decodes the records in `bytes` and gives each to `each`.
-pub(crate) fn decode<T: DeserializeOwned>(
+pub(crate) fn decode_records<T: DeserializeOwned>(
     bytes: &[u8],
-    out: &mut Output<'_>,
-    each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
+    out: &mut SinkWriter<'_>,
+    each: &mut impl FnMut(T, &mut SinkWriter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    decode_with(repair, bytes, out, each)
+    decode_with(repair_json, bytes, out, each)
 }
 
 /// Decodes the records in `bytes`; what `repair` returns was repaired once and is not repaired again.
 fn decode_with<T: DeserializeOwned>(
-    repair: fn(&[u8]) -> Option<Repaired>,
+    repair: fn(&[u8]) -> Option<RepairedJson>,
     bytes: &[u8],
-    out: &mut Output<'_>,
-    each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
+    out: &mut SinkWriter<'_>,
+    each: &mut impl FnMut(T, &mut SinkWriter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut rest = trim_start(bytes);
     while !rest.is_empty() {
@@ -36,7 +36,7 @@ fn decode_with<T: DeserializeOwned>(
             }
             Some(Err(error)) => match repair(rest) {
                 Some(repaired) => {
-                    out.problem(repaired.reason);
+                    out.report_problem(repaired.reason);
                     return decode_with(|_| None, &repaired.bytes, out, each);
                 }
                 None => rest = trim_start(skip_damaged(rest, &error, out)),
@@ -47,18 +47,18 @@ fn decode_with<T: DeserializeOwned>(
 }
 
 /// Decodes one record and returns it; `None`, with a report, when it cannot be read.
-pub(crate) fn decode_one<T: DeserializeOwned>(bytes: &[u8], out: &mut Output<'_>) -> Option<T> {
+pub(crate) fn decode_one<T: DeserializeOwned>(bytes: &[u8], out: &mut SinkWriter<'_>) -> Option<T> {
     let error = match serde_json::from_slice(bytes) {
         Ok(record) => return Some(record),
         Err(error) => error,
     };
-    if let Some(repaired) = repair(bytes) {
-        out.problem(repaired.reason);
+    if let Some(repaired) = repair_json(bytes) {
+        out.report_problem(repaired.reason);
         if let Ok(record) = serde_json::from_slice(&repaired.bytes) {
             return Some(record);
         }
     }
-    out.problem(format!("skipped a damaged record: {}", describe(&error)));
+    out.report_problem(format!("skipped a damaged record: {}", decode_error_text(&error)));
     None
 }
 
@@ -68,24 +68,24 @@ pub(crate) fn is_blank(bytes: &[u8]) -> bool {
 }
 
 /// Reports the record at the start of `rest` and returns what follows it; nothing when its end cannot be found.
-fn skip_damaged<'b>(rest: &'b [u8], error: &serde_json::Error, out: &mut Output<'_>) -> &'b [u8] {
+fn skip_damaged<'b>(rest: &'b [u8], error: &serde_json::Error, out: &mut SinkWriter<'_>) -> &'b [u8] {
     let mut values = Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
-        out.problem(format!("skipped a record of an unexpected shape: {}", describe(error)));
+        out.report_problem(format!("skipped a record of an unexpected shape: {}", decode_error_text(error)));
         return &rest[values.byte_offset()..];
     }
     let reason = if error.is_eof() {
         "skipped a half-written record: it ends in the middle".to_owned()
     } else {
-        format!("skipped what is not JSON: {}", describe(error))
+        format!("skipped what is not JSON: {}", decode_error_text(error))
     };
-    out.problem(reason);
+    out.report_problem(reason);
     &[]
 }
 
 /// Returns what is wrong with a record, without the parser's line number: it counts within the record and would be
 /// taken for the file's.
-fn describe(error: &serde_json::Error) -> String {
+fn decode_error_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
     what.to_owned()

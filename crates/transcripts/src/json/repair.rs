@@ -2,19 +2,19 @@
 //! pair, and the numbers `NaN` and `Infinity`. It mends no structure.
 
 /// A repaired copy and what was done to it.
-pub(crate) struct Repaired {
+pub(crate) struct RepairedJson {
     pub(crate) bytes: Vec<u8>,
     pub(crate) reason: String,
 }
 
 /// The replacement for half a surrogate pair, as an escape of the same length.
-const REPLACEMENT: &[u8] = b"\\ufffd";
+const SURROGATE_REPLACEMENT: &[u8] = b"\\ufffd";
 
 /// Numbers that JSON does not have but Python writes.
-const NO_NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+const NON_JSON_NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
 
 /// Returns a repaired copy of `bytes`; `None` when there is nothing of this kind to repair.
-pub(crate) fn repair(bytes: &[u8]) -> Option<Repaired> {
+pub(crate) fn repair_json(bytes: &[u8]) -> Option<RepairedJson> {
     let (mut text, mut reasons) = match std::str::from_utf8(bytes) {
         Ok(_) => (bytes.to_vec(), Vec::new()),
         Err(_) => {
@@ -22,7 +22,7 @@ pub(crate) fn repair(bytes: &[u8]) -> Option<Repaired> {
             (lossy, vec!["replaced bytes that are not UTF-8 by U+FFFD".to_owned()])
         }
     };
-    let (surrogates, numbers) = replace(&mut text);
+    let (surrogates, numbers) = replace_in_place(&mut text);
     if surrogates > 0 {
         reasons.push(format!("replaced {surrogates} half surrogate pair(s) by U+FFFD"));
     }
@@ -32,11 +32,11 @@ pub(crate) fn repair(bytes: &[u8]) -> Option<Repaired> {
     if reasons.is_empty() {
         return None;
     }
-    Some(Repaired { bytes: text, reason: reasons.join("; ") })
+    Some(RepairedJson { bytes: text, reason: reasons.join("; ") })
 }
 
 /// Replaces in place, keeping every length; returns how many surrogates and how many numbers.
-fn replace(text: &mut [u8]) -> (usize, usize) {
+fn replace_in_place(text: &mut [u8]) -> (usize, usize) {
     let (mut surrogates, mut numbers) = (0, 0);
     let mut in_string = false;
     let mut at = 0;
@@ -46,17 +46,17 @@ fn replace(text: &mut [u8]) -> (usize, usize) {
                 in_string = !in_string;
                 1
             }
-            b'\\' if in_string => match surrogate(&text[at..]) {
-                Some(Surrogate::Pair) => 12,
-                Some(Surrogate::Half) => {
-                    text[at..at + REPLACEMENT.len()].copy_from_slice(REPLACEMENT);
+            b'\\' if in_string => match classify_surrogate(&text[at..]) {
+                Some(SurrogateEscape::Pair) => 12,
+                Some(SurrogateEscape::Half) => {
+                    text[at..at + SURROGATE_REPLACEMENT.len()].copy_from_slice(SURROGATE_REPLACEMENT);
                     surrogates += 1;
                     6
                 }
                 None => 2,
             },
             b'-' | b'I' | b'N' if !in_string => {
-                match NO_NUMBERS.iter().find(|name| text[at..].starts_with(name)) {
+                match NON_JSON_NUMBERS.iter().find(|name| text[at..].starts_with(name)) {
                     // `null` would not fit in the place of `NaN`.
                     Some(name) => {
                         text[at..at + name.len()].fill(b' ');
@@ -74,7 +74,7 @@ fn replace(text: &mut [u8]) -> (usize, usize) {
 }
 
 /// What a surrogate escape is.
-enum Surrogate {
+enum SurrogateEscape {
     /// A high one followed by a low one.
     Pair,
     /// One without its other half.
@@ -82,18 +82,18 @@ enum Surrogate {
 }
 
 /// Returns what the escape at the start of `text` is; `None` when it is no surrogate.
-fn surrogate(text: &[u8]) -> Option<Surrogate> {
+fn classify_surrogate(text: &[u8]) -> Option<SurrogateEscape> {
     let high = 0xd800..0xdc00;
     let low = 0xdc00..0xe000;
     let first = unicode_escape(text)?;
     if high.contains(&first) {
         let second = text.get(6..).and_then(unicode_escape);
         return Some(match second {
-            Some(second) if low.contains(&second) => Surrogate::Pair,
-            _ => Surrogate::Half,
+            Some(second) if low.contains(&second) => SurrogateEscape::Pair,
+            _ => SurrogateEscape::Half,
         });
     }
-    low.contains(&first).then_some(Surrogate::Half)
+    low.contains(&first).then_some(SurrogateEscape::Half)
 }
 
 /// Returns the code unit of a `\uXXXX` escape at the start of `text`.
@@ -119,7 +119,8 @@ mod tests {
             (r#"{"a":NaN,"b":-Infinity}"#, Some(r#"{"a":0  ,"b":0        }"#)),
             (r#"{"a":"\ud8"#, None),
         ] {
-            let found = repair(text.as_bytes()).map(|repaired| String::from_utf8(repaired.bytes).unwrap());
+            let found =
+                repair_json(text.as_bytes()).map(|repaired| String::from_utf8(repaired.bytes).unwrap());
             assert_eq!(found.as_deref(), expected, "{text}");
         }
     }

@@ -3,12 +3,12 @@
 
 use std::fmt::Write as _;
 
-use transcripts::{Error, Format, Source, detect};
+use transcripts::{Error, SessionFormat, TranscriptSource, detect_format};
 
 use crate::collect::{read_bytes, read_source};
 
-fn detect_bytes(bytes: &[u8]) -> Result<Format, Error> {
-    detect(&Source::spool(&mut &bytes[..], "stdin", &std::env::temp_dir()).unwrap())
+fn detect_bytes(bytes: &[u8]) -> Result<SessionFormat, Error> {
+    detect_format(&TranscriptSource::from_reader(&mut &bytes[..], "stdin", &std::env::temp_dir()).unwrap())
 }
 
 /// A Claude record by a user.
@@ -19,8 +19,8 @@ fn user(text: &str) -> String {
 /// The texts and the problems of Claude lines.
 fn check(bytes: &[u8], texts: &[&str], problems: &[(u64, &str)]) {
     let (format, read) = read_bytes(bytes);
-    assert_eq!(format, Format::Claude);
-    let found: Vec<&str> = read.entries().map(transcripts::Entry::text).collect();
+    assert_eq!(format, SessionFormat::Claude);
+    let found: Vec<&str> = read.entries().map(transcripts::TranscriptEntry::text).collect();
     assert_eq!(found, texts);
     let found: Vec<(u64, &str)> =
         read.problems.iter().map(|problem| (problem.line.unwrap(), problem.reason.as_str())).collect();
@@ -30,9 +30,9 @@ fn check(bytes: &[u8], texts: &[&str], problems: &[(u64, &str)]) {
 #[test]
 fn files_that_are_no_sessions_get_their_own_error() {
     let folder = tempfile::tempdir().unwrap();
-    let missing = detect(&Source::file(folder.path().join("none.jsonl")));
+    let missing = detect_format(&TranscriptSource::from_file(folder.path().join("none.jsonl")));
     assert!(matches!(missing, Err(Error::Missing { .. })));
-    assert!(matches!(detect(&Source::file(folder.path())), Err(Error::Folder { .. })));
+    assert!(matches!(detect_format(&TranscriptSource::from_file(folder.path())), Err(Error::Folder { .. })));
     for empty in [&b""[..], b"  \n\n", b"\xef\xbb\xbf"] {
         assert!(matches!(detect_bytes(empty), Err(Error::Empty { .. })));
     }
@@ -64,9 +64,13 @@ fn a_database_of_another_program_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a b?#%.db");
     rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
-    let source = Source::file(&path);
-    assert_eq!(detect(&source).unwrap(), Format::LangGraph);
-    let result = transcripts::read(&source, Format::LangGraph, &mut crate::collect::Collected::default());
+    let source = TranscriptSource::from_file(&path);
+    assert_eq!(detect_format(&source).unwrap(), SessionFormat::LangGraph);
+    let result = transcripts::read_conversations(
+        &source,
+        SessionFormat::LangGraph,
+        &mut crate::collect::CollectedTranscript::default(),
+    );
     assert!(matches!(result, Err(Error::Database { .. })));
 }
 
@@ -137,7 +141,7 @@ fn deep_nesting_is_reported_and_not_followed() {
         user("b")
     );
     let (_, read) = read_bytes(text.as_bytes());
-    assert_eq!(read.entries().map(transcripts::Entry::text).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(read.entries().map(transcripts::TranscriptEntry::text).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(read.problems.len(), 1);
     let list =
         format!("[{{\"role\":\"user\",\"content\":\"a\"}},{deep},{{\"role\":\"user\",\"content\":\"b\"}}]");
@@ -153,7 +157,7 @@ fn a_large_line_is_read_and_an_oversized_one_skipped() {
     let oversized = user(&"x".repeat(65 * 1024 * 1024));
     let text = format!("{}\n{oversized}\n{}\n", user("a"), user("b"));
     let (_, read) = read_bytes(text.as_bytes());
-    assert_eq!(read.entries().map(transcripts::Entry::text).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(read.entries().map(transcripts::TranscriptEntry::text).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(read.problems[0].line, Some(2));
 }
 
@@ -169,7 +173,7 @@ fn a_cut_off_object_keeps_what_came_before() {
     }
     text.push_str("\n{\"info\":{\"role\":");
     let (format, read) = read_bytes(text.as_bytes());
-    assert_eq!(format, Format::OpenCode);
+    assert_eq!(format, SessionFormat::OpenCode);
     assert_eq!(read.entries().count(), 3);
     assert_eq!(read.problems.len(), 1);
     assert_eq!(read.problems[0].line, Some(5));
@@ -178,7 +182,7 @@ fn a_cut_off_object_keeps_what_came_before() {
 #[test]
 fn members_may_come_in_any_order() {
     let text = r#"{"messages":[{"info":{"role":"user"},"parts":[{"type":"text","text":"a"}]}],"info":{"id":"ses_9","title":"T"}}"#;
-    let source = Source::spool(&mut text.as_bytes(), "x", &std::env::temp_dir()).unwrap();
-    let (read, _) = read_source(&source, Format::OpenCode);
+    let source = TranscriptSource::from_reader(&mut text.as_bytes(), "x", &std::env::temp_dir()).unwrap();
+    let (read, _) = read_source(&source, SessionFormat::OpenCode);
     assert_eq!(read.conversations[0].key, "opencode:ses_9");
 }

@@ -4,26 +4,27 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use transcripts::{
-    Body, Conversation, Entry, EntryKind, Format, Problem, Report, Role, Sink, SinkError, Source, Track,
+    ConversationInfo, EntryBody, EntryKind, EntryRole, EntryTrack, ReadReport, SessionFormat, SinkError,
+    TranscriptEntry, TranscriptProblem, TranscriptSink, TranscriptSource,
 };
 
 /// One conversation with its entries.
 #[derive(Debug)]
-pub struct Read {
+pub struct CollectedConversation {
     pub key: String,
-    pub conversation: Conversation,
-    pub entries: Vec<Entry>,
+    pub conversation: ConversationInfo,
+    pub entries: Vec<TranscriptEntry>,
 }
 
 #[derive(Debug, Default)]
-pub struct Collected {
-    pub conversations: Vec<Read>,
-    pub problems: Vec<Problem>,
+pub struct CollectedTranscript {
+    pub conversations: Vec<CollectedConversation>,
+    pub problems: Vec<TranscriptProblem>,
 }
 
-impl Sink for Collected {
-    fn begin(&mut self, conversation: &Conversation) -> Result<(), SinkError> {
-        self.conversations.push(Read {
+impl TranscriptSink for CollectedTranscript {
+    fn begin_conversation(&mut self, conversation: &ConversationInfo) -> Result<(), SinkError> {
+        self.conversations.push(CollectedConversation {
             key: conversation.source_key(),
             conversation: conversation.clone(),
             entries: Vec::new(),
@@ -31,26 +32,26 @@ impl Sink for Collected {
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+    fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError> {
         self.conversations.last_mut().expect("an entry comes after a beginning").entries.push(entry);
         Ok(())
     }
 
-    fn end(&mut self, conversation: &Conversation) -> Result<(), SinkError> {
+    fn end_conversation(&mut self, conversation: &ConversationInfo) -> Result<(), SinkError> {
         self.conversations.last_mut().expect("an entry comes after a beginning").conversation =
             conversation.clone();
         Ok(())
     }
 
-    fn problem(&mut self, problem: Problem) {
+    fn report_problem(&mut self, problem: TranscriptProblem) {
         self.problems.push(problem);
     }
 
-    fn progress(&mut self, _: u64) {}
+    fn report_progress(&mut self, _: u64) {}
 }
 
-impl Collected {
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+impl CollectedTranscript {
+    pub fn entries(&self) -> impl Iterator<Item = &TranscriptEntry> {
         self.conversations.iter().flat_map(|read| &read.entries)
     }
 
@@ -59,11 +60,13 @@ impl Collected {
     }
 
     pub fn user_turns(&self) -> usize {
-        self.entries().filter(|entry| entry.role() == Role::User && entry.kind() == EntryKind::Text).count()
+        self.entries()
+            .filter(|entry| entry.role() == EntryRole::User && entry.kind() == EntryKind::Text)
+            .count()
     }
 
     /// Calls without result and results without call, counted per conversation; a result that names no call is no orphan.
-    pub fn unpaired(&self) -> (usize, usize) {
+    pub fn unpaired_counts(&self) -> (usize, usize) {
         self.conversations.iter().fold((0, 0), |(unanswered, orphans), read| {
             let ids = |kind: EntryKind| -> BTreeSet<Option<&String>> {
                 read.entries.iter().filter(|entry| entry.kind() == kind).map(call_id).collect()
@@ -95,25 +98,25 @@ impl Collected {
     }
 }
 
-fn call_id(entry: &Entry) -> Option<&String> {
+fn call_id(entry: &TranscriptEntry) -> Option<&String> {
     match &entry.body {
-        Body::ToolCall { call_id, .. } | Body::ToolResult { call_id, .. } => call_id.as_ref(),
+        EntryBody::ToolCall { call_id, .. } | EntryBody::ToolResult { call_id, .. } => call_id.as_ref(),
         _ => None,
     }
 }
 
-fn line(entry: &Entry) -> String {
-    let side = if entry.track == Track::Side { " (side)" } else { "" };
+fn line(entry: &TranscriptEntry) -> String {
+    let side = if entry.track == EntryTrack::Side { " (side)" } else { "" };
     let what = match &entry.body {
-        Body::Text { by, text, media } => format!("{by:?}: {text:?}{}", images(media.len())),
-        Body::Thinking { text } => format!("thinking: {text:?}"),
-        Body::ToolCall { call_id, tool, args } => format!("call {call_id:?} {tool} {args}"),
-        Body::ToolResult { call_id, tool, text, media, status } => {
+        EntryBody::Text { author: by, text, media } => format!("{by:?}: {text:?}{}", images(media.len())),
+        EntryBody::Thinking { text } => format!("thinking: {text:?}"),
+        EntryBody::ToolCall { call_id, tool, args } => format!("call {call_id:?} {tool} {args}"),
+        EntryBody::ToolResult { call_id, tool, text, media, status } => {
             format!("result {call_id:?} {tool:?} {status:?}: {text:?}{}", images(media.len()))
         }
-        Body::Summary { text } => format!("summary: {text:?}"),
-        Body::Boundary { label, details } => format!("boundary {label} {details}"),
-        Body::Note { role, text } => format!("note {}: {text:?}", role.as_str()),
+        EntryBody::Summary { text } => format!("summary: {text:?}"),
+        EntryBody::Boundary { label, details } => format!("boundary {label} {details}"),
+        EntryBody::Note { role, text } => format!("note {}: {text:?}", role.as_str()),
     };
     what + side
 }
@@ -122,16 +125,17 @@ fn images(count: usize) -> String {
     if count == 0 { String::new() } else { format!(" +{count} image") }
 }
 
-pub fn read_source(source: &Source, format: Format) -> (Collected, Report) {
-    let mut sink = Collected::default();
-    let report = transcripts::read(source, format, &mut sink).expect("the test reads what exists");
+pub fn read_source(source: &TranscriptSource, format: SessionFormat) -> (CollectedTranscript, ReadReport) {
+    let mut sink = CollectedTranscript::default();
+    let report =
+        transcripts::read_conversations(source, format, &mut sink).expect("the test reads what exists");
     (sink, report)
 }
 
 /// Detects the format of `bytes` and reads them.
-pub fn read_bytes(bytes: &[u8]) -> (Format, Collected) {
-    let source =
-        Source::spool(&mut &bytes[..], "test", &std::env::temp_dir()).expect("the test reads what exists");
-    let format = transcripts::detect(&source).expect("the test reads what exists");
+pub fn read_bytes(bytes: &[u8]) -> (SessionFormat, CollectedTranscript) {
+    let source = TranscriptSource::from_reader(&mut &bytes[..], "test", &std::env::temp_dir())
+        .expect("the test reads what exists");
+    let format = transcripts::detect_format(&source).expect("the test reads what exists");
     (format, read_source(&source, format).0)
 }

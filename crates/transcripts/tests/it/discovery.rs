@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use transcripts::discover::{Places, discover, peek};
-use transcripts::{Format, Source, detect};
+use transcripts::discover::{DiscoveryRoots, discover_sessions, preview_session};
+use transcripts::{SessionFormat, TranscriptSource, detect_format};
 
 use crate::collect::read_source;
 
@@ -32,28 +32,32 @@ fn sessions_are_found_in_their_usual_places() {
     ] {
         write(&home.join(path), text);
     }
-    let places = Places { home: home.to_owned(), current_folder: home.join("work"), ..Places::default() };
-    let discovery = discover(&places);
-    let mut formats: Vec<&str> = discovery.found.iter().map(|found| found.format.as_str()).collect();
+    let places = DiscoveryRoots {
+        home: home.to_owned(),
+        current_folder: home.join("work"),
+        ..DiscoveryRoots::default()
+    };
+    let discovery = discover_sessions(&places);
+    let mut formats: Vec<&str> = discovery.sessions.iter().map(|found| found.format.as_str()).collect();
     formats.sort_unstable();
     assert_eq!(formats, ["aider", "claude", "codex", "copilot", "gemini", "langgraph", "opencode", "pi"]);
     assert!(discovery.problems.is_empty());
-    assert!(discovery.found.is_sorted_by(|a, b| a.modified >= b.modified));
+    assert!(discovery.sessions.is_sorted_by(|a, b| a.modified >= b.modified));
 }
 
 #[test]
 fn a_missing_home_finds_nothing_and_fails_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let places = Places { home: folder.path().join("none"), ..Places::default() };
-    assert_eq!(discover(&places), transcripts::discover::Discovery::default());
+    let places = DiscoveryRoots { home: folder.path().join("none"), ..DiscoveryRoots::default() };
+    assert_eq!(discover_sessions(&places), transcripts::discover::DiscoveryReport::default());
 }
 
 #[test]
 fn an_unreadable_place_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join(".codex/sessions"), "a file where a folder is expected");
-    let places = Places { home: folder.path().to_owned(), ..Places::default() };
-    let discovery = discover(&places);
+    let places = DiscoveryRoots { home: folder.path().to_owned(), ..DiscoveryRoots::default() };
+    let discovery = discover_sessions(&places);
     assert_eq!(discovery.problems.len(), 1);
     assert!(discovery.problems[0].path.ends_with(".codex/sessions"));
 }
@@ -66,8 +70,8 @@ fn a_peek_shows_the_first_words_of_a_person() {
         r#"{"type":"user","sessionId":"s","message":{"content":"\n please fix it \nand more"}}"#,
         "\n",
     );
-    let source = Source::spool(&mut text.as_bytes(), "x", &std::env::temp_dir()).unwrap();
-    let peek = peek(&source, Format::Claude).unwrap();
+    let source = TranscriptSource::from_reader(&mut text.as_bytes(), "x", &std::env::temp_dir()).unwrap();
+    let peek = preview_session(&source, SessionFormat::Claude).unwrap();
     assert_eq!(peek.title.as_deref(), Some("please fix it"));
     assert_eq!(peek.workspace.as_deref(), Some("/p"));
 }
@@ -83,10 +87,10 @@ fn opencode_sessions_are_read_from_their_folder() {
     write(&storage.join("part/msg_1/prt_1.json"), r#"{"type":"text","text":"one"}"#);
     write(&storage.join("part/msg_2/prt_1.json"), r#"{"type":"text","text":"two"}"#);
     write(&storage.join("part/msg_2/prt_2.json"), "{");
-    let source = Source::file(session);
-    assert_eq!(detect(&source).unwrap(), Format::OpenCode);
-    let (read, _) = read_source(&source, Format::OpenCode);
-    assert_eq!(read.entries().map(transcripts::Entry::text).collect::<Vec<_>>(), ["one", "two"]);
+    let source = TranscriptSource::from_file(session);
+    assert_eq!(detect_format(&source).unwrap(), SessionFormat::OpenCode);
+    let (read, _) = read_source(&source, SessionFormat::OpenCode);
+    assert_eq!(read.entries().map(transcripts::TranscriptEntry::text).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!(read.problems.len(), 1);
 }
 
@@ -100,8 +104,8 @@ fn openhands_events_in_a_folder_are_one_conversation_in_order() {
         );
         write(&events.join(format!("{number}.json")), &text);
     }
-    let source = Source::file(events);
-    let (read, _) = read_source(&source, detect(&source).unwrap());
-    assert_eq!(read.entries().map(transcripts::Entry::text).collect::<Vec<_>>(), ["0", "2", "10"]);
+    let source = TranscriptSource::from_file(events);
+    let (read, _) = read_source(&source, detect_format(&source).unwrap());
+    assert_eq!(read.entries().map(transcripts::TranscriptEntry::text).collect::<Vec<_>>(), ["0", "2", "10"]);
     assert_eq!(read.conversations[0].conversation.name, "session-7");
 }

@@ -3,9 +3,9 @@
 use insta::assert_snapshot;
 use jiff::Timestamp;
 use rmpv::Value as Packed;
-use transcripts::{Chain, Format, Source, detect};
+use transcripts::{DigestChain, SessionFormat, TranscriptSource, detect_format};
 
-use crate::collect::{Collected, read_bytes, read_source};
+use crate::collect::{CollectedTranscript, read_bytes, read_source};
 
 const SESSION: &str = concat!(
     r#"{"type":"user","uuid":"u1","sessionId":"s-1","timestamp":"2026-01-02T03:04:05Z","message":{"content":[{"type":"text","text":"look"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}}"#,
@@ -54,15 +54,15 @@ fn b16_no_image_is_stored_inline() {
 #[test]
 fn a_missing_time_is_that_of_the_entry_before() {
     let (_, read) = read_bytes(SESSION.as_bytes());
-    let first = read.entries().next().unwrap().at;
-    assert!(first.is_some() && read.entries().all(|entry| entry.at == first));
+    let first = read.entries().next().unwrap().created_at;
+    assert!(first.is_some() && read.entries().all(|entry| entry.created_at == first));
 }
 
 #[test]
 fn a_longer_copy_of_a_session_has_the_same_key_and_continues_the_chain() {
     let digests = |text: &str| -> (String, Vec<String>) {
         let (_, read) = read_bytes(text.as_bytes());
-        let mut chain = Chain::default();
+        let mut chain = DigestChain::default();
         (read.conversations[0].key.clone(), read.entries().map(|entry| chain.push(entry)).collect())
     };
     let lines: Vec<&str> = SESSION.lines().collect();
@@ -139,8 +139,8 @@ fn langgraph_threads_are_the_union_of_their_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
     drop(database(&path));
-    let source = Source::file(&path);
-    let (read, _) = read_source(&source, detect(&source).unwrap());
+    let source = TranscriptSource::from_file(&path);
+    let (read, _) = read_source(&source, detect_format(&source).unwrap());
     assert_snapshot!(read.render());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no file is left beside the database");
 }
@@ -151,7 +151,7 @@ fn langgraph_databases_in_use_are_read_with_their_log() {
     let path = folder.path().join("sessions.db");
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "journal_mode", "WAL").unwrap();
     let open = database(&path);
-    let (read, _) = read_source(&Source::file(&path), Format::LangGraph);
+    let (read, _) = read_source(&TranscriptSource::from_file(&path), SessionFormat::LangGraph);
     assert_eq!(read.entries().count(), 4);
     drop(open);
 }
@@ -171,8 +171,8 @@ fn rows(path: &std::path::Path, messages: &serde_json::Value) {
 }
 
 /// Each result with its call id, its text, what was done to it, and what it was, as the journal has them.
-fn results(format: Format, read: &Collected) -> Vec<String> {
-    let result = |entry: &transcripts::Entry| {
+fn results(format: SessionFormat, read: &CollectedTranscript) -> Vec<String> {
+    let result = |entry: &transcripts::TranscriptEntry| {
         let event = entry.clone().into_event(format, Timestamp::UNIX_EPOCH).unwrap();
         let metadata: serde_json::Value = serde_json::from_str(event.metadata.unwrap().get()).unwrap();
         let text = |field: &str| metadata[field].as_str().unwrap_or("-").to_owned();
@@ -201,7 +201,7 @@ fn a16_b13_legacy_results_are_repaired_once_at_import_and_what_they_were_is_kept
         tool("8", "[{\"type\": \"text\", \"text\": \"a\", \"n\": 1}]".into()),
     ]);
     rows(&path, &messages);
-    let (read, _) = read_source(&Source::file(&path), Format::LangGraph);
+    let (read, _) = read_source(&TranscriptSource::from_file(&path), SessionFormat::LangGraph);
     let expected = [
         r#"1 plain | - | -"#,
         r#"2 blocks | - | -"#,
@@ -212,7 +212,7 @@ fn a16_b13_legacy_results_are_repaired_once_at_import_and_what_they_were_is_kept
         r#"7 [1, 2] | - | -"#,
         r#"8 [{"type": "text", "text": "a", "n": 1}] | - | -"#,
     ];
-    assert_eq!(results(Format::LangGraph, &read), expected);
+    assert_eq!(results(SessionFormat::LangGraph, &read), expected);
 }
 
 /// What a command printed, which is nobody's content blocks though it looks so.
@@ -246,10 +246,10 @@ fn b13_what_a_command_printed_is_stored_as_it_was_printed() {
             ]
         };
         for (format, lines) in [
-            (Format::Claude, claude(&text)),
-            (Format::Claude, claude(&blocks)),
-            (Format::Codex, codex(&text)),
-            (Format::Codex, codex(&blocks)),
+            (SessionFormat::Claude, claude(&text)),
+            (SessionFormat::Claude, claude(&blocks)),
+            (SessionFormat::Codex, codex(&text)),
+            (SessionFormat::Codex, codex(&blocks)),
         ] {
             let (found, read) = read_bytes(lines.map(|line| line.to_string()).join("\n").as_bytes());
             assert_eq!(found, format);
@@ -271,9 +271,9 @@ fn b4_b13_messages_without_an_id_are_all_kept_and_read_the_same_every_time() {
         {"type": "ai", "content": "done"},
     ]);
     rows(&path, &messages);
-    let (first, _) = read_source(&Source::file(&path), Format::LangGraph);
+    let (first, _) = read_source(&TranscriptSource::from_file(&path), SessionFormat::LangGraph);
     assert_eq!(first.entries().count(), 6);
-    let (second, _) = read_source(&Source::file(&path), Format::LangGraph);
+    let (second, _) = read_source(&TranscriptSource::from_file(&path), SessionFormat::LangGraph);
     assert_eq!(first.conversations[0].entries, second.conversations[0].entries);
     assert_eq!(first.conversations[0].key, second.conversations[0].key);
 }

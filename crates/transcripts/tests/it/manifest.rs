@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use transcripts::{EntryKind, Source};
+use transcripts::{EntryKind, TranscriptSource};
 
 use crate::collect::read_source;
 
@@ -41,10 +41,10 @@ fn every_file_of_the_manifest_imports_with_its_counts() {
 
 /// What differs between a file and its row, as ` name=found(expected)`.
 fn differences(path: &Path, expected: &Value) -> String {
-    let source = Source::file(path);
-    let format = transcripts::detect(&source).expect("a known format");
+    let source = TranscriptSource::from_file(path);
+    let format = transcripts::detect_format(&source).expect("a known format");
     let (read, report) = read_source(&source, format);
-    let (unanswered, orphans) = read.unpaired();
+    let (unanswered, orphans) = read.unpaired_counts();
     let found = [
         ("conversations", report.conversations as usize),
         ("events", read.entries().count()),

@@ -1,22 +1,22 @@
 //! Any bytes at all: no reader panics, and reading twice gives the same.
 
 use proptest::prelude::*;
-use transcripts::{Format, Source, detect, read};
+use transcripts::{SessionFormat, TranscriptSource, detect_format, read_conversations};
 
-use crate::collect::Collected;
+use crate::collect::CollectedTranscript;
 
-const FORMATS: [Format; 11] = [
-    Format::Claude,
-    Format::Codex,
-    Format::OpenCode,
-    Format::Pi,
-    Format::Gemini,
-    Format::Copilot,
-    Format::Aider,
-    Format::OpenHands,
-    Format::SweAgent,
-    Format::OpenAi,
-    Format::LangGraph,
+const FORMATS: [SessionFormat; 11] = [
+    SessionFormat::Claude,
+    SessionFormat::Codex,
+    SessionFormat::OpenCode,
+    SessionFormat::Pi,
+    SessionFormat::Gemini,
+    SessionFormat::Copilot,
+    SessionFormat::Aider,
+    SessionFormat::OpenHands,
+    SessionFormat::SweAgent,
+    SessionFormat::OpenAi,
+    SessionFormat::LangGraph,
 ];
 
 /// Pieces from which records of all formats can grow by accident.
@@ -60,11 +60,14 @@ fn piece() -> impl Strategy<Value = String> {
 }
 
 fn check(bytes: &[u8]) {
-    let source = Source::spool(&mut &bytes[..], "random", &std::env::temp_dir()).unwrap();
-    let _ = detect(&source);
+    let source = TranscriptSource::from_reader(&mut &bytes[..], "random", &std::env::temp_dir()).unwrap();
+    let _ = detect_format(&source);
     for format in FORMATS {
-        let (mut first, mut second) = (Collected::default(), Collected::default());
-        let reports = (read(&source, format, &mut first), read(&source, format, &mut second));
+        let (mut first, mut second) = (CollectedTranscript::default(), CollectedTranscript::default());
+        let reports = (
+            read_conversations(&source, format, &mut first),
+            read_conversations(&source, format, &mut second),
+        );
         assert_eq!(reports.0.is_ok(), reports.1.is_ok());
         assert_eq!(first.render(), second.render());
     }

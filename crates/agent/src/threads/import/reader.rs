@@ -1,5 +1,5 @@
-//! The reading side of an import: a source is read on a thread of its own and told in batches. It stores nothing and
-//! knows no thread.
+//! The reading side of an import: a blocking task that reads a source and sends its entries in batches. It
+//! stores nothing and knows no thread.
 
 use std::sync::Arc;
 
@@ -8,143 +8,161 @@ use protocol::NewEvent;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use transcripts::{Chain, Conversation, Entry, Problem, Sink, SinkError, Source};
+use transcripts::{
+    ConversationInfo, DigestChain, SinkError, TranscriptEntry, TranscriptProblem, TranscriptSink,
+    TranscriptSource,
+};
 
 use crate::Result;
 
-/// Events of one batch, which is one transaction; a crash loses at most the batch under way.
+/// The most events of one batch. A batch is stored in one transaction, so a crash loses at most the current
+/// one.
 const BATCH_EVENTS_MAX: usize = 2_048;
-/// Bytes of content of one batch.
+/// The most bytes of content in one batch.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Batches that may wait between the reader and the journal.
-const BATCHES_WAITING_MAX: usize = 4;
+/// The most batches in the channel between the reader and the importer.
+const QUEUED_BATCHES_MAX: usize = 4;
 
-/// An entry of a session as an event, stored under the digest of the session up to it.
-pub(super) struct Keyed {
-    /// The digest; also the event's key.
+/// An entry of a session as an event. Its key is the digest of the session up to and including it.
+pub(super) struct KeyedEvent {
+    /// The digest, which is also the key of the event.
     pub(super) chain: String,
     /// The event.
     pub(super) event: NewEvent,
 }
 
-/// What the reader tells the importer.
-pub(super) enum Told {
-    /// A conversation starts.
-    Begin(Box<Conversation>),
-    /// Its next entries, never none.
-    Batch(Vec<Keyed>),
-    /// It is complete, and this is all that was learned about it.
-    End(Box<Conversation>),
-    /// A part of the file was damaged.
-    Problem(Problem),
-    /// So many bytes were read.
+/// An event of the reader.
+pub(super) enum ReaderEvent {
+    /// A conversation begins.
+    Begin(Box<ConversationInfo>),
+    /// The next entries of the conversation; never empty.
+    Batch(Vec<KeyedEvent>),
+    /// The conversation is complete. The info contains everything that was learned about it.
+    End(Box<ConversationInfo>),
+    /// A part of the file is damaged.
+    Problem(TranscriptProblem),
+    /// The number of bytes read so far.
     Progress(u64),
 }
 
-/// One reading of a source.
-pub(super) struct Reader {
-    told: mpsc::Receiver<Told>,
-    reading: JoinHandle<std::result::Result<transcripts::Report, transcripts::Error>>,
+/// A running reading of a source.
+pub(super) struct SourceReader {
+    /// The events of the reader.
+    events: mpsc::Receiver<ReaderEvent>,
+    /// The blocking task that reads.
+    read_task: JoinHandle<std::result::Result<transcripts::ReadReport, transcripts::Error>>,
 }
 
-impl Reader {
-    /// Starts to read `source`, until its end or until `cancel`.
-    pub(super) fn start(source: Arc<Source>, cancel: CancellationToken) -> Self {
-        let (sender, told) = mpsc::channel(BATCHES_WAITING_MAX);
-        let reading = tokio::task::spawn_blocking(move || {
-            let format = transcripts::detect(&source)?;
-            let mut teller = Teller {
+impl SourceReader {
+    /// Starts to read `source` on a blocking thread. The reading ends at the end of the source, when `cancel`
+    /// is cancelled, or when the reader is dropped.
+    pub(super) fn start(source: Arc<TranscriptSource>, cancel: CancellationToken) -> Self {
+        let (sender, events) = mpsc::channel(QUEUED_BATCHES_MAX);
+        let read_task = tokio::task::spawn_blocking(move || {
+            let format = transcripts::detect_format(&source)?;
+            let mut sink = ReaderSink {
                 sender,
                 cancel,
                 format,
-                chain: Chain::default(),
+                chain: DigestChain::default(),
                 batch: Vec::new(),
                 batch_bytes: 0,
-                fallback: written_at(&source),
+                fallback_time: modified_time(&source),
             };
-            transcripts::read(&source, format, &mut teller)
+            transcripts::read_conversations(&source, format, &mut sink)
         });
-        Self { told, reading }
+        Self { events, read_task }
     }
 
-    /// Returns what comes next; `None` when the reading ended.
-    pub(super) async fn next(&mut self) -> Option<Told> {
-        self.told.recv().await
+    /// Returns the next event; `None` when the reading has ended. Cancel-safe, because it only receives from
+    /// a channel.
+    pub(super) async fn next_event(&mut self) -> Option<ReaderEvent> {
+        self.events.recv().await
     }
 
-    /// Returns how the reading ended.
+    /// Waits for the end of the reading and returns its result.
     ///
     /// # Errors
-    /// When the source could not be read to its end.
+    /// Fails if the source could not be read to its end.
     pub(super) async fn finish(self) -> Result<()> {
-        self.reading.await??;
+        self.read_task.await??;
         Ok(())
     }
 }
 
-/// Returns when the file was last written: the time of entries that have none.
-pub(super) fn written_at(source: &Source) -> Timestamp {
+/// Returns the time of the last write to the file, which is used for entries without a time. If it is
+/// unknown, returns the current time.
+pub(super) fn modified_time(source: &TranscriptSource) -> Timestamp {
     let modified = source.path().metadata().and_then(|metadata| metadata.modified()).ok();
     modified.and_then(|time| Timestamp::try_from(time).ok()).unwrap_or_else(Timestamp::now)
 }
 
-/// The sink that runs on the reading thread.
-struct Teller {
-    sender: mpsc::Sender<Told>,
+/// The sink that runs on the reading thread and sends events to the importer.
+struct ReaderSink {
+    /// The channel to the importer.
+    sender: mpsc::Sender<ReaderEvent>,
+    /// Stops the reading at the next event.
     cancel: CancellationToken,
-    format: transcripts::Format,
-    chain: Chain,
-    batch: Vec<Keyed>,
+    /// The format of the current conversation.
+    format: transcripts::SessionFormat,
+    /// The digest of the current conversation so far.
+    chain: DigestChain,
+    /// Entries that are not sent yet.
+    batch: Vec<KeyedEvent>,
+    /// The bytes of content in `batch`.
     batch_bytes: usize,
-    fallback: Timestamp,
+    /// The time for entries that have none: that of the previous entry, or of the conversation or file.
+    fallback_time: Timestamp,
 }
 
-impl Teller {
-    fn tell(&self, told: Told) -> std::result::Result<(), SinkError> {
+impl ReaderSink {
+    /// Sends an event; blocks while the channel is full. Fails if the import was cancelled or dropped.
+    fn send_event(&self, event: ReaderEvent) -> std::result::Result<(), SinkError> {
         if self.cancel.is_cancelled() {
             return Err("it was stopped".into());
         }
-        self.sender.blocking_send(told).map_err(|_| "the importer stopped".into())
+        self.sender.blocking_send(event).map_err(|_| "the importer stopped".into())
     }
 
+    /// Sends the current batch, if it is not empty.
     fn flush(&mut self) -> std::result::Result<(), SinkError> {
         self.batch_bytes = 0;
         let batch = std::mem::take(&mut self.batch);
-        if batch.is_empty() { Ok(()) } else { self.tell(Told::Batch(batch)) }
+        if batch.is_empty() { Ok(()) } else { self.send_event(ReaderEvent::Batch(batch)) }
     }
 }
 
-impl Sink for Teller {
-    fn begin(&mut self, conversation: &Conversation) -> std::result::Result<(), SinkError> {
-        self.chain = Chain::default();
+impl TranscriptSink for ReaderSink {
+    fn begin_conversation(&mut self, conversation: &ConversationInfo) -> std::result::Result<(), SinkError> {
+        self.chain = DigestChain::default();
         self.format = conversation.format;
-        self.fallback = conversation.started_at.unwrap_or(self.fallback);
-        self.tell(Told::Begin(Box::new(conversation.clone())))
+        self.fallback_time = conversation.started_at.unwrap_or(self.fallback_time);
+        self.send_event(ReaderEvent::Begin(Box::new(conversation.clone())))
     }
 
-    fn entry(&mut self, entry: Entry) -> std::result::Result<(), SinkError> {
+    fn push_entry(&mut self, entry: TranscriptEntry) -> std::result::Result<(), SinkError> {
         let chain = self.chain.push(&entry);
-        let event = entry.into_event(self.format, self.fallback)?;
-        self.fallback = event.created_at;
+        let event = entry.into_event(self.format, self.fallback_time)?;
+        self.fallback_time = event.created_at;
         self.batch_bytes += event.content.get().len();
-        self.batch.push(Keyed { event: event.keyed(chain.clone()), chain });
+        self.batch.push(KeyedEvent { event: event.with_key(chain.clone()), chain });
         if self.batch.len() >= BATCH_EVENTS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
             self.flush()?;
         }
         Ok(())
     }
 
-    fn end(&mut self, conversation: &Conversation) -> std::result::Result<(), SinkError> {
+    fn end_conversation(&mut self, conversation: &ConversationInfo) -> std::result::Result<(), SinkError> {
         self.flush()?;
-        self.tell(Told::End(Box::new(conversation.clone())))
+        self.send_event(ReaderEvent::End(Box::new(conversation.clone())))
     }
 
-    fn problem(&mut self, problem: Problem) {
-        // A cancelled import has nobody to tell.
-        let _ = self.tell(Told::Problem(problem));
+    fn report_problem(&mut self, problem: TranscriptProblem) {
+        // The send fails only if the import was cancelled; then no one reads the report.
+        let _ = self.send_event(ReaderEvent::Problem(problem));
     }
 
-    fn progress(&mut self, bytes: u64) {
-        let _ = self.tell(Told::Progress(bytes));
+    fn report_progress(&mut self, bytes: u64) {
+        let _ = self.send_event(ReaderEvent::Progress(bytes));
     }
 }

@@ -3,21 +3,21 @@
 
 use std::path::{Path, PathBuf};
 
-use agent::{Agent, EXTRACTIVE};
-use protocol::{AiMessage, Block, CarryOver, Compaction, Message, ThreadId, ToolMessage, ToolStatus};
+use agent::{Agent, OFFLINE_SUMMARY_MODEL};
+use protocol::{AiMessage, CarryOver, Compaction, ContentBlock, Message, ThreadId, ToolMessage, ToolStatus};
 use serde_json::json;
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::{agent_of, append, compacted_to, markers, sent, split};
-use crate::world::{World, assert_paired, messages, quiet};
+use super::{agent_of, append, compact_keeping, send_message, split_requests, visible_markers};
+use crate::environment::{TestEnvironment, assert_paired, messages, unwatched};
 
 const MESSAGES: usize = 5_000;
 const ROUNDS: usize = 10;
 /// Messages that stay each time.
-const KEPT: u64 = 20;
+const KEPT_MESSAGES: u64 = 20;
 
 /// Returns the sessions there are; none where the data is absent.
-fn sessions() -> Vec<PathBuf> {
+fn session_files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/open");
     let mut found = Vec::new();
     for kind in ["claude", "codex", "opencode", "copilot", "pi", "taubench"] {
@@ -29,10 +29,10 @@ fn sessions() -> Vec<PathBuf> {
 }
 
 /// Returns the messages of all sessions, one after the other, from the beginning again when there are too few.
-async fn transcript(paths: &[PathBuf]) -> Vec<Message> {
-    let world = World::new();
+async fn session_messages(paths: &[PathBuf]) -> Vec<Message> {
+    let world = TestEnvironment::new();
     let agent = world.agent();
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let report = agent.threads().import(paths, &frames, &cancel).await.unwrap();
     let mut all = Vec::new();
     for imported in &report.threads {
@@ -42,15 +42,18 @@ async fn transcript(paths: &[PathBuf]) -> Vec<Message> {
 }
 
 /// What is planted in a round: a rule, a file that is changed, a check that fails.
-fn planted(round: usize) -> Vec<Message> {
-    let call =
-        |name: &str, args| Block::ToolCall { id: format!("{name}-{round}"), name: name.to_owned(), args };
+fn planted_messages(round: usize) -> Vec<Message> {
+    let call = |name: &str, args| ContentBlock::ToolCall {
+        id: format!("{name}-{round}"),
+        name: name.to_owned(),
+        args,
+    };
     let result = |name: &str, text: &str, status| {
         Message::Tool(ToolMessage {
             id: None,
             call_id: format!("{name}-{round}"),
             name: Some(name.to_owned()),
-            content: vec![Block::text(text)],
+            content: vec![ContentBlock::text(text)],
             status,
         })
     };
@@ -67,7 +70,7 @@ fn planted(round: usize) -> Vec<Message> {
 }
 
 /// Returns the text by which each planted fact is known, with its name.
-fn facts() -> impl Iterator<Item = (String, String)> {
+fn planted_facts() -> impl Iterator<Item = (String, String)> {
     (0..ROUNDS).flat_map(|round| {
         [
             (format!("rule {round}"), format!("ledger_{round}.")),
@@ -78,73 +81,73 @@ fn facts() -> impl Iterator<Item = (String, String)> {
 }
 
 /// Returns which of the facts a text holds.
-fn held(text: &str) -> Vec<String> {
-    facts().filter(|(_, told)| text.contains(told.as_str())).map(|(name, _)| name).collect()
+fn facts_in(text: &str) -> Vec<String> {
+    planted_facts().filter(|(_, told)| text.contains(told.as_str())).map(|(name, _)| name).collect()
 }
 
-fn told(carry_over: &CarryOver) -> String {
+fn carry_over_text(carry_over: &CarryOver) -> String {
     serde_json::to_string(carry_over).unwrap()
 }
 
 /// Appends a tenth of the transcript at a time, with what is planted there, and condenses after each.
-async fn chained(agent: &Agent, transcript: &[Message]) -> (ThreadId, Vec<Message>) {
+async fn compact_in_rounds(agent: &Agent, transcript: &[Message]) -> (ThreadId, Vec<Message>) {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let mut all = Vec::with_capacity(MESSAGES + 100);
     for (round, part) in transcript.chunks(MESSAGES / ROUNDS).enumerate() {
         let mut part = part.to_vec();
-        part.splice(part.len() / 2..part.len() / 2, planted(round));
+        part.splice(part.len() / 2..part.len() / 2, planted_messages(round));
         append(agent, thread, &part).await;
         all.extend(part);
-        compacted_to(agent, thread, KEPT).await;
+        compact_keeping(agent, thread, KEPT_MESSAGES).await;
     }
     (thread, all)
 }
 
 /// Returns the compaction of the same conversation in one go.
-async fn single(agent: &Agent, all: &[Message]) -> Compaction {
+async fn compact_at_once(agent: &Agent, all: &[Message]) -> Compaction {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     for part in all.chunks(1_000) {
         append(agent, thread, part).await;
     }
-    compacted_to(agent, thread, KEPT).await.compaction
+    compact_keeping(agent, thread, KEPT_MESSAGES).await.compaction
 }
 
 #[tokio::test]
 async fn e12_b1_ten_compactions_of_real_sessions_lose_no_fact_and_no_message() {
-    let paths = sessions();
+    let paths = session_files();
     if paths.is_empty() {
         println!("the sessions to try this on are not here");
         return;
     }
-    let transcript = transcript(&paths).await;
-    let garbage = Reply::text("lorem ipsum dolor sit amet").repeated();
-    let server = Server::start(Script::new([garbage]).keeping(2)).unwrap();
-    let world = World::new();
+    let transcript = session_messages(&paths).await;
+    let garbage = ScriptedReply::text("lorem ipsum dolor sit amet").with_repeat();
+    let server = ScriptedServer::start(Script::new([garbage]).with_requests_kept(2)).unwrap();
+    let world = TestEnvironment::new();
     let agent = agent_of(&world, &server, (1_000_000, ""));
-    let (thread, all) = chained(&agent, &transcript).await;
-    let markers = markers(&agent, thread).await;
+    let (thread, all) = compact_in_rounds(&agent, &transcript).await;
+    let markers = visible_markers(&agent, thread).await;
     assert_eq!(markers.len(), ROUNDS);
-    assert!(markers.iter().all(|(_, marker)| marker.model == EXTRACTIVE), "garbage is no summary");
+    assert!(markers.iter().all(|(_, marker)| marker.model == OFFLINE_SUMMARY_MODEL), "garbage is no summary");
     let last = &markers[ROUNDS - 1].1;
     // Where there is no model the extract is made at once.
-    let once = single(&World::new().agent(), &all).await;
+    let once = compact_at_once(&TestEnvironment::new().agent(), &all).await;
     for (what, chained, once) in [
-        ("carry-over", told(&last.carry_over), told(&once.carry_over)),
+        ("carry-over", carry_over_text(&last.carry_over), carry_over_text(&once.carry_over)),
         ("summary", last.summary.clone(), once.summary),
     ] {
-        let (chained, once) = (held(&chained), held(&once));
+        let (chained, once) = (facts_in(&chained), facts_in(&once));
         println!("{what}: chained {chained:?}, at once {once:?}");
         assert!(
             once.iter().all(|fact| chained.contains(fact)),
             "{what}: at once {once:?}, chained {chained:?}"
         );
     }
-    let files =
-        (0..ROUNDS).filter(|round| told(&last.carry_over).contains(&format!("planted/file_{round}.rs")));
+    let files = (0..ROUNDS)
+        .filter(|round| carry_over_text(&last.carry_over).contains(&format!("planted/file_{round}.rs")));
     assert_eq!(files.count(), ROUNDS, "what was planted in the first round outlasts the tenth");
     assert_eq!(messages(&agent, thread).await, all, "b1: the history is the original");
     let replaced: u64 = markers.iter().map(|(_, marker)| marker.replaced_count).sum();
     assert_eq!(replaced + last.kept_count, all.len() as u64, "c3: every message is counted once");
-    sent(&agent, thread, "Go on.").await;
-    assert_paired(&split(&server).1.last().unwrap().body);
+    send_message(&agent, thread, "Go on.").await;
+    assert_paired(&split_requests(&server).1.last().unwrap().body);
 }

@@ -5,83 +5,89 @@ use jiff::Timestamp;
 use journal::Artifact;
 use protocol::{EventType, Message, RunStatus};
 use serde_json::json;
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 use super::{
-    PROMPT, agent_of, append, calls_large, compacted, events_of, filled, good_server, large, markers, newest,
-    record, sent, split, turns, unreported, with_large,
+    SUMMARIZER_PROMPT, agent_of, agent_with_large_tool, append, compact_thread, events_of, filled_thread,
+    good_server, large_call, large_result, newest_request, record_reply, send_message, split_requests, turns,
+    visible_markers, without_usage,
 };
-use crate::world::{World, assert_paired, messages, quiet, texts};
+use crate::environment::{TestEnvironment, assert_paired, message_texts, messages, unwatched};
 
 /// Bytes of a request's body that are at least one token each four, with what JSON adds.
 const BYTES_PER_TOKEN: u64 = 5;
 
 /// Returns the tokens of everything that is no message.
-async fn frame(agent: &agent::Agent) -> u64 {
+async fn frame_tokens(agent: &agent::Agent) -> u64 {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     agent.threads().context_report(thread).await.unwrap().tokens
 }
 
 #[tokio::test]
 async fn l6_a_small_window_never_is_a_dead_end() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let server = good_server();
-    let frame = frame(&with_large(&world, &server, (200_000, ""))).await;
+    let frame = frame_tokens(&agent_with_large_tool(&world, &server, (200_000, ""))).await;
     println!("instructions and tools take {frame} tokens");
     for beside in [1_200_u64, 2_000, 4_000, 8_000] {
         // A quarter is kept for the answer.
         let window = (frame + beside) * 4 / 3;
-        let world = World::new();
-        let mut replies = vec![record()];
+        let world = TestEnvironment::new();
+        let mut replies = vec![record_reply()];
         for (number, chars) in [2_000, 9_000, 300, 40_000, 6_000, 6_000, 12_000, 100].into_iter().enumerate()
         {
-            let twice = calls_large(&format!("a{number}"), chars).and_call(
+            let twice = large_call(&format!("a{number}"), chars).with_call(
                 format!("b{number}"),
                 "large",
                 json!({"chars": chars / 2}),
             );
             replies.push(twice);
         }
-        replies.push(unreported(Reply::text("Done.")).repeated());
-        let server = Server::start(Script::new(replies)).unwrap();
-        let agent = with_large(&world, &server, (window, ""));
+        replies.push(without_usage(ScriptedReply::text("Done.")).with_repeat());
+        let server = ScriptedServer::start(Script::new(replies)).unwrap();
+        let agent = agent_with_large_tool(&world, &server, (window, ""));
         let thread = agent.threads().create(None).await.unwrap().thread_id;
         for request in ["Look at all of it.", "And again.", "And once more."] {
-            sent(&agent, thread, request).await;
+            send_message(&agent, thread, request).await;
         }
-        let (asked, answered) = split(&server);
+        let (asked, answered) = split_requests(&server);
         assert_eq!(answered.len(), 8 + 3, "window {window}");
         assert!(asked.len() <= 30, "window {window}: {} calls for summaries", asked.len());
-        assert!(!markers(&agent, thread).await.is_empty(), "window {window}");
+        assert!(!visible_markers(&agent, thread).await.is_empty(), "window {window}");
         println!("window {window}: {} calls for summaries", asked.len());
         for request in answered {
             assert_paired(&request.body);
             let bytes = request.body.to_string().len() as u64;
             assert!(bytes < window * BYTES_PER_TOKEN, "window {window}: {bytes} bytes");
         }
-        let said = texts(&agent, thread).await;
-        assert!(said.iter().any(|text| *text == large(40_000)), "the journal has the whole");
+        let said = message_texts(&agent, thread).await;
+        assert!(said.iter().any(|text| *text == large_result(40_000)), "the journal has the whole");
     }
 }
 
 #[tokio::test]
 async fn l6_a_long_chat_in_a_small_window_goes_on_whoever_summarises() {
-    for summariser in [record(), Reply::text("lorem ipsum").when_body_contains(PROMPT).repeated()] {
-        let world = World::new();
-        let answer = Reply::text("There is much to say about it, and here is some of it. ".repeat(30));
-        let server = Server::start(Script::new([summariser, unreported(answer).repeated()])).unwrap();
+    for summariser in [
+        record_reply(),
+        ScriptedReply::text("lorem ipsum").when_body_contains(SUMMARIZER_PROMPT).with_repeat(),
+    ] {
+        let world = TestEnvironment::new();
+        let answer =
+            ScriptedReply::text("There is much to say about it, and here is some of it. ".repeat(30));
+        let server =
+            ScriptedServer::start(Script::new([summariser, without_usage(answer).with_repeat()])).unwrap();
         let agent = agent_of(&world, &server, (200_000, ""));
-        let window = (frame(&agent).await + 2_500) * 4 / 3;
+        let window = (frame_tokens(&agent).await + 2_500) * 4 / 3;
         drop(agent);
         let agent = agent_of(&world, &server, (window, ""));
         let thread = agent.threads().create(None).await.unwrap().thread_id;
         for number in 0..24 {
             let request =
                 format!("Question {number}: {}", "what about the next of them? ".repeat(number % 5 * 20));
-            sent(&agent, thread, &request).await;
-            assert!(newest(&server).contains(&format!("Question {number}:")));
+            send_message(&agent, thread, &request).await;
+            assert!(newest_request(&server).contains(&format!("Question {number}:")));
         }
-        let markers = markers(&agent, thread).await;
+        let markers = visible_markers(&agent, thread).await;
         assert!((3..24).contains(&markers.len()), "{} markers", markers.len());
         for (_, marker) in &markers {
             assert!(marker.tokens_after * 4 / 3 <= window, "{marker:?}");
@@ -95,23 +101,23 @@ async fn l6_a_long_chat_in_a_small_window_goes_on_whoever_summarises() {
 
 #[tokio::test]
 async fn e6_an_oversized_result_is_clipped_to_a_pointer_that_read_file_follows() {
-    let world = World::new();
-    let whole = large(200_000);
+    let world = TestEnvironment::new();
+    let whole = large_result(200_000);
     let thread_of_nobody = protocol::ThreadId::generate();
     let name =
         Artifact::new(thread_of_nobody, "text/plain", whole.clone().into_bytes(), Timestamp::now()).sha256;
     let reads = json!({"path": format!("artifact:{}", &name[..16]), "offset": 4_000, "limit": 3});
-    let server = Server::start(Script::new([
-        record(),
-        calls_large("c1", 200_000),
-        unreported(Reply::call("c2", "read_file", reads)),
-        unreported(Reply::text("Done.")).repeated(),
+    let server = ScriptedServer::start(Script::new([
+        record_reply(),
+        large_call("c1", 200_000),
+        without_usage(ScriptedReply::call("c2", "read_file", reads)),
+        without_usage(ScriptedReply::text("Done.")).with_repeat(),
     ]))
     .unwrap();
-    let agent = with_large(&world, &server, (40_000, ""));
-    let thread = filled(&agent, 400).await;
-    sent(&agent, thread, "Look at the large one.").await;
-    let requests = split(&server).1;
+    let agent = agent_with_large_tool(&world, &server, (40_000, ""));
+    let thread = filled_thread(&agent, 400).await;
+    send_message(&agent, thread, "Look at the large one.").await;
+    let requests = split_requests(&server).1;
     let clipped = requests[1].body.to_string();
     assert!(clipped.contains(&format!("artifact:{}", &name[..16])), "{clipped}");
     assert!(clipped.contains("line 0 says") && clipped.len() < 160_000, "{} bytes", clipped.len());
@@ -121,21 +127,21 @@ async fn e6_an_oversized_result_is_clipped_to_a_pointer_that_read_file_follows()
     let told = events_of(&agent, thread, EventType::ResultClipped).await;
     assert_eq!(told.len(), 1);
     assert_eq!((told[0]["bytes"].as_u64(), told[0]["sha256"].as_str()), (Some(200_000), Some(name.as_str())));
-    assert!(texts(&agent, thread).await.contains(&whole), "the journal has the whole");
+    assert!(message_texts(&agent, thread).await.contains(&whole), "the journal has the whole");
 }
 
 #[tokio::test]
 async fn l11_what_cannot_be_condensed_is_named_by_part_before_any_model_is_called() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (20_000, ""));
     for first in [true, false] {
         let thread = agent.threads().create(None).await.unwrap().thread_id;
         if !first {
             append(&agent, thread, &turns(1..6, 400)).await;
         }
-        let (frames, cancel) = quiet();
+        let (frames, cancel) = unwatched();
         let long = "word ".repeat(16_000);
-        let end = agent.runs().send(thread, long.as_str(), &frames, &cancel).await.unwrap();
+        let end = agent.runs().send_message(thread, long.as_str(), &frames, &cancel).await.unwrap();
         assert_eq!(
             (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
             (RunStatus::Error, Some("limit")),
@@ -146,50 +152,54 @@ async fn l11_what_cannot_be_condensed_is_named_by_part_before_any_model_is_calle
             assert!(error.contains(part), "{error}");
         }
         assert!(end.failure.as_ref().is_some_and(|failure| failure.hint.is_some()));
-        assert_eq!(server.calls(), 0, "no model was called");
-        assert_eq!(texts(&agent, thread).await.last().unwrap(), &long, "a13: what the person said is kept");
-        let said: u64 = texts(&agent, thread).await.len() as u64;
+        assert_eq!(server.call_count(), 0, "no model was called");
+        assert_eq!(
+            message_texts(&agent, thread).await.last().unwrap(),
+            &long,
+            "a13: what the person said is kept"
+        );
+        let said: u64 = message_texts(&agent, thread).await.len() as u64;
         agent
             .threads()
             .rewind(thread, agent.threads().prompts(thread, 1).await.unwrap()[0].seq - 1)
             .await
             .unwrap();
-        assert_eq!(texts(&agent, thread).await.len() as u64, said - 1);
+        assert_eq!(message_texts(&agent, thread).await.len() as u64, said - 1);
     }
 }
 
 #[tokio::test]
 async fn l11_a_request_that_just_fits_is_sent_although_nothing_of_it_can_be_condensed() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (40_000, ""));
     // A quarter of the window is kept for the answer.
-    let words = 30_000 - frame(&agent).await - 50;
+    let words = 30_000 - frame_tokens(&agent).await - 50;
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    sent(&agent, thread, &"abc ".repeat(usize::try_from(words).unwrap())).await;
-    assert_eq!(server.calls(), 1);
+    send_message(&agent, thread, &"abc ".repeat(usize::try_from(words).unwrap())).await;
+    assert_eq!(server.call_count(), 1);
 }
 
 #[tokio::test]
 async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
     // Nothing but a few words: every summary is longer.
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (200_000, "trigger = [{ messages = 3 }]\nkeep = { messages = 1 }"));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     append(&agent, thread, &[Message::human("Hello."), Message::ai("Hello.")]).await;
     for text in ["One.", "Two.", "Three.", "Four."] {
-        sent(&agent, thread, text).await;
+        send_message(&agent, thread, text).await;
     }
-    assert_eq!(markers(&agent, thread).await, [], "no progress, no marker");
+    assert_eq!(visible_markers(&agent, thread).await, [], "no progress, no marker");
     let failed = events_of(&agent, thread, EventType::CompactionFailed).await;
     assert_eq!(failed.len(), 1, "it is not tried again before the conversation has grown: {failed:?}");
     assert!(failed[0]["reason"].as_str().unwrap().contains("tokens instead of"), "{failed:?}");
-    assert_eq!(split(&server).0.len(), 1);
+    assert_eq!(split_requests(&server).0.len(), 1);
     let stuck = async |agent: &agent::Agent| {
         agent.store().checkpoint(thread).await.unwrap().unwrap().channels["_compaction_stuck"].clone()
     };
     let noted = stuck(&agent).await;
     assert_eq!(noted["attempts"], 1);
-    let refused = compacted(&agent, thread).await.unwrap_err();
+    let refused = compact_thread(&agent, thread).await.unwrap_err();
     let agent::Error::Thread(agent::ThreadError::NothingToCompact { reason, .. }) = &refused else {
         panic!("{refused:?}")
     };
@@ -206,17 +216,17 @@ async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
         "trigger = [{ tokens = 10 }]\nkeep = { tokens = 10 }",
         "trigger = [{ messages = 1 }]\nkeep = { messages = 1 }",
     ] {
-        let world = World::new();
-        let mut replies = vec![record()];
-        replies.extend((0..6).map(|number| calls_large(&format!("c{number}"), 2_000)));
-        replies.push(unreported(Reply::text("Done.")).repeated());
-        let server = Server::start(Script::new(replies)).unwrap();
-        let agent = with_large(&world, &server, (200_000, section));
+        let world = TestEnvironment::new();
+        let mut replies = vec![record_reply()];
+        replies.extend((0..6).map(|number| large_call(&format!("c{number}"), 2_000)));
+        replies.push(without_usage(ScriptedReply::text("Done.")).with_repeat());
+        let server = ScriptedServer::start(Script::new(replies)).unwrap();
+        let agent = agent_with_large_tool(&world, &server, (200_000, section));
         let thread = agent.threads().create(None).await.unwrap().thread_id;
         for text in ["Look.", "Look again."] {
-            sent(&agent, thread, text).await;
+            send_message(&agent, thread, text).await;
         }
-        let (asked, answered) = split(&server);
+        let (asked, answered) = split_requests(&server);
         assert_eq!(answered.len(), 6 + 2, "{section}");
         assert!(asked.len() <= answered.len(), "{section}: {} calls for summaries", asked.len());
         println!("{section}: {} calls for summaries", asked.len());
@@ -227,20 +237,23 @@ async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
 
 #[tokio::test]
 async fn l12_a_smaller_window_is_condensed_for_before_the_first_request() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (200_000, ""));
-    let thread = filled(&agent, 12_000).await;
-    sent(&agent, thread, "And now?").await;
-    assert_eq!(markers(&agent, thread).await, []);
-    let whole = newest(&server).len();
+    let thread = filled_thread(&agent, 12_000).await;
+    send_message(&agent, thread, "And now?").await;
+    assert_eq!(visible_markers(&agent, thread).await, []);
+    let whole = newest_request(&server).len();
     drop(agent);
     let agent = agent_of(&world, &server, (24_000, ""));
-    sent(&agent, thread, "And with less?").await;
-    assert_eq!(markers(&agent, thread).await.len(), 1);
+    send_message(&agent, thread, "And with less?").await;
+    assert_eq!(visible_markers(&agent, thread).await.len(), 1);
     let requests = server.requests();
-    assert!(requests[1].body.to_string().contains(PROMPT), "it is condensed before anything is sent");
-    assert!(newest(&server).len() < whole * 3 / 4, "{} of {whole}", newest(&server).len());
-    assert!(newest(&server).contains("And with less?"));
+    assert!(
+        requests[1].body.to_string().contains(SUMMARIZER_PROMPT),
+        "it is condensed before anything is sent"
+    );
+    assert!(newest_request(&server).len() < whole * 3 / 4, "{} of {whole}", newest_request(&server).len());
+    assert!(newest_request(&server).contains("And with less?"));
     let said = messages(&agent, thread).await;
     assert_eq!(said.len(), 32 + 4);
 }

@@ -1,32 +1,36 @@
 //! When a conversation is condensed without being asked for: the clauses, what is counted, how much stays.
 
-use agent::{EventQuery, Frame, Frames, Item};
+use agent::{EventQuery, Frame, FrameSender, SubscriptionItem};
 use protocol::{Category, CompactionTrigger, EventType, Message};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 use super::{
-    OPENING, RECORD, SAID, agent_of, append, events_of, filled, good_server, markers, newest, record,
-    reported, sent, split, turns,
+    CODE_WORD_SENTENCE, RECORD, SUMMARY_OPENING, agent_of, append, events_of, filled_thread,
+    filled_thread_with_usage, good_server, newest_request, record_reply, send_message, split_requests, turns,
+    visible_markers,
 };
-use crate::world::{MODEL, World, assert_paired, messages, quiet};
+use crate::environment::{TEST_MODEL, TestEnvironment, assert_paired, messages, unwatched};
 
 /// A window in which nothing is condensed but for the clauses.
 const WINDOW: u64 = 100_000;
 
 /// Returns whether a thread of 34 messages, whose newest request had so many tokens, is condensed.
 async fn is_condensed(section: &str, tokens: u64) -> bool {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (WINDOW, section));
-    let thread = reported(&agent, tokens).await;
-    sent(&agent, thread, "And now?").await;
-    let markers = markers(&agent, thread).await;
-    let (asked, answered) = split(&server);
+    let thread = filled_thread_with_usage(&agent, tokens).await;
+    send_message(&agent, thread, "And now?").await;
+    let markers = visible_markers(&agent, thread).await;
+    let (asked, answered) = split_requests(&server);
     assert_eq!((asked.len(), answered.len()), (markers.len(), 1), "{section}: one call for each marker");
     assert_paired(&answered[0].body);
     assert!(markers.iter().all(|(_, marker)| marker.trigger == CompactionTrigger::Auto));
     match markers.len() {
-        0 => assert!(!newest(&server).contains(OPENING)),
-        count => assert!(count == 1 && newest(&server).contains(OPENING), "{section}: {count} markers"),
+        0 => assert!(!newest_request(&server).contains(SUMMARY_OPENING)),
+        count => assert!(
+            count == 1 && newest_request(&server).contains(SUMMARY_OPENING),
+            "{section}: {count} markers"
+        ),
     }
     !markers.is_empty()
 }
@@ -56,15 +60,15 @@ async fn e1_any_clause_is_enough_and_all_of_a_clause_must_hold() {
 #[tokio::test]
 async fn e2_it_is_condensed_where_nobody_knows_the_window_and_no_usage_is_reported() {
     for section in ["", "[compaction]\ntrigger = [{ fraction = 0.8 }]\n"] {
-        let (world, server) = (World::new(), good_server());
-        world.configure_with(&server, section);
+        let (world, server) = (TestEnvironment::new(), good_server());
+        world.configure_with_extra(&server, section);
         let agent = world.agent_over(world.store(), "openai-chat/nobody-knows");
-        let small = filled(&agent, 400).await;
-        sent(&agent, small, "And now?").await;
-        assert_eq!(markers(&agent, small).await, [], "far from 170,000 tokens");
-        let large = filled(&agent, 90_000).await;
-        sent(&agent, large, "And now?").await;
-        let markers = markers(&agent, large).await;
+        let small = filled_thread(&agent, 400).await;
+        send_message(&agent, small, "And now?").await;
+        assert_eq!(visible_markers(&agent, small).await, [], "far from 170,000 tokens");
+        let large = filled_thread(&agent, 90_000).await;
+        send_message(&agent, large, "And now?").await;
+        let markers = visible_markers(&agent, large).await;
         assert_eq!(markers.len(), 1, "{section:?}");
         assert!(markers[0].1.tokens_before > 170_000 && markers[0].1.kept_count <= 6, "{:?}", markers[0].1);
     }
@@ -78,36 +82,36 @@ async fn e3_as_much_stays_as_is_configured_and_no_pair_is_parted() {
         ("keep = { tokens = 700 }", 16),
         ("keep = { fraction = 0.005 }", 12),
     ] {
-        let (world, server) = (World::new(), good_server());
+        let (world, server) = (TestEnvironment::new(), good_server());
         let agent = agent_of(&world, &server, (WINDOW, &format!("trigger = [{{ messages = 35 }}]\n{keep}")));
-        let thread = reported(&agent, 20_000).await;
-        sent(&agent, thread, "And now?").await;
-        let (_, marker) = markers(&agent, thread).await.remove(0);
+        let thread = filled_thread_with_usage(&agent, 20_000).await;
+        send_message(&agent, thread, "And now?").await;
+        let (_, marker) = visible_markers(&agent, thread).await.remove(0);
         assert!((1..=kept_max).contains(&marker.kept_count), "{keep}: {marker:?}");
         assert_eq!(marker.replaced_count + marker.kept_count, 35, "{keep}: counted from what was condensed");
-        let body = &split(&server).1[0].body;
+        let body = &split_requests(&server).1[0].body;
         assert_paired(body);
         assert!(body.to_string().contains("And now?"), "{keep}: the request is there");
-        assert!(!body.to_string().contains(SAID), "{keep}: what is condensed is not sent");
+        assert!(!body.to_string().contains(CODE_WORD_SENTENCE), "{keep}: what is condensed is not sent");
     }
 }
 
 #[tokio::test]
 async fn c1_c2_one_event_in_the_transaction_of_the_step_says_what_was_condensed() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (WINDOW, ""));
-    let thread = reported(&agent, 86_000).await;
+    let thread = filled_thread_with_usage(&agent, 86_000).await;
     let before = messages(&agent, thread).await;
-    let end = sent(&agent, thread, "And now?").await;
+    let end = send_message(&agent, thread, "And now?").await;
     let events = agent.threads().events(thread).await.unwrap();
     let at = events.iter().position(|event| event.kind() == Some(EventType::Compacted)).unwrap();
-    let (marker, (seq, content)) = (&events[at], markers(&agent, thread).await.remove(0));
+    let (marker, (seq, content)) = (&events[at], visible_markers(&agent, thread).await.remove(0));
     assert_eq!((marker.run_id, marker.seq), (Some(end.run_id), seq));
     assert_eq!(marker.kind().unwrap().category(), Category::Middleware);
     let in_range = |event: &&protocol::Event| (content.first_seq..=content.last_seq).contains(&event.seq);
     let replaced = events.iter().filter(in_range).filter(|event| event.message().is_some()).count();
     assert_eq!(content.replaced_count, replaced as u64, "c3: counted from the set that was condensed");
-    assert_eq!(content.model, MODEL);
+    assert_eq!(content.model, TEST_MODEL);
     assert!(content.summary.contains("Put every part in order."), "{}", content.summary);
     assert!(content.tokens_before >= 86_000 && content.tokens_after < content.tokens_before, "{content:?}");
     assert_eq!((content.schema_version, content.previous_seq), (1, None));
@@ -119,13 +123,13 @@ async fn c1_c2_one_event_in_the_transaction_of_the_step_says_what_was_condensed(
 
 #[tokio::test]
 async fn c3_a_second_compaction_counts_neither_the_summary_nor_what_was_counted_before() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (WINDOW, "trigger = [{ messages = 20 }]\nkeep = { messages = 3 }"));
-    let thread = filled(&agent, 400).await;
-    sent(&agent, thread, "And now?").await;
+    let thread = filled_thread(&agent, 400).await;
+    send_message(&agent, thread, "And now?").await;
     append(&agent, thread, &turns(9..14, 400)).await;
-    sent(&agent, thread, "And then?").await;
-    let markers = markers(&agent, thread).await;
+    send_message(&agent, thread, "And then?").await;
+    let markers = visible_markers(&agent, thread).await;
     let [(first_seq, first), (_, second)] = markers.as_slice() else { panic!("two markers: {markers:?}") };
     assert_eq!(second.previous_seq, Some(*first_seq));
     assert_eq!(second.first_seq, first.last_seq + 1, "ranges are adjacent and disjoint");
@@ -137,26 +141,26 @@ async fn c3_a_second_compaction_counts_neither_the_summary_nor_what_was_counted_
         assert_eq!(marker.replaced_count, messages as u64);
     }
     // The record is brought up to date: only what is new is shown beside it.
-    let asked = split(&server).0;
+    let asked = split_requests(&server).0;
     let prompt = asked[1].body["messages"].to_string();
-    assert!(prompt.contains("<earlier_record>") && !prompt.contains(SAID), "{prompt}");
+    assert!(prompt.contains("<earlier_record>") && !prompt.contains(CODE_WORD_SENTENCE), "{prompt}");
     assert!(prompt.contains("Request 9"), "{prompt}");
 }
 
 #[tokio::test]
 async fn e4_l7_the_last_request_is_verbatim_and_known_as_pending_even_when_it_alone_exceeds_keep() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (WINDOW, "trigger = [{ messages = 20 }]\nkeep = { messages = 2 }"));
-    let thread = filled(&agent, 400).await;
+    let thread = filled_thread(&agent, 400).await;
     let request = format!("The request. {}", "It is very long, and every word of it matters. ".repeat(400));
     let mut more = vec![Message::human(&*request)];
     more.extend(turns(20..24, 400).into_iter().filter(|message| !matches!(message, Message::Human(_))));
     append(&agent, thread, &more).await;
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let condensed = agent.threads().compact(thread, &Default::default(), &frames, &cancel).await.unwrap();
     let body = {
-        sent(&agent, thread, "Go on.").await;
-        split(&server).1[0].body.clone()
+        send_message(&agent, thread, "Go on.").await;
+        split_requests(&server).1[0].body.clone()
     };
     let sent_texts: Vec<String> = body["messages"]
         .as_array()
@@ -172,14 +176,14 @@ async fn e4_l7_the_last_request_is_verbatim_and_known_as_pending_even_when_it_al
 
 #[tokio::test]
 async fn c8_the_summary_is_never_streamed_as_an_answer() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (WINDOW, ""));
-    let thread = reported(&agent, 86_000).await;
-    let (frames, mut watched) = Frames::channel();
-    let (_, cancel) = quiet();
-    agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
+    let thread = filled_thread_with_usage(&agent, 86_000).await;
+    let (frames, mut watched) = FrameSender::channel();
+    let (_, cancel) = unwatched();
+    agent.runs().send_message(thread, "And now?", &frames, &cancel).await.unwrap();
     let (mut streamed, mut markers) = (String::new(), 0);
-    while let Some(Item::Frame(_, frame)) = watched.try_next() {
+    while let Some(SubscriptionItem::Frame(_, frame)) = watched.try_next() {
         match &*frame {
             Frame::Text { text, .. } | Frame::Thinking { text, .. } => streamed.push_str(text),
             Frame::Event(event) if event.kind() == Some(EventType::Compacted) => markers += 1,
@@ -191,19 +195,19 @@ async fn c8_the_summary_is_never_streamed_as_an_answer() {
 
 #[tokio::test]
 async fn a19_a24_the_summary_is_traced_as_no_message_and_its_tokens_are_counted() {
-    let world = World::new();
-    let answer = Reply::text("Done.").tokens(900, 30).repeated();
-    let server = Server::start(Script::new([record(), answer])).unwrap();
+    let world = TestEnvironment::new();
+    let answer = ScriptedReply::text("Done.").with_tokens(900, 30).with_repeat();
+    let server = ScriptedServer::start(Script::new([record_reply(), answer])).unwrap();
     let agent = agent_of(&world, &server, (WINDOW, ""));
-    let thread = reported(&agent, 86_000).await;
+    let thread = filled_thread_with_usage(&agent, 86_000).await;
     let before = agent.threads().cost_report(thread).await.unwrap();
-    let end = sent(&agent, thread, "And now?").await;
+    let end = send_message(&agent, thread, "And now?").await;
     assert_eq!(end.usage.total_tokens(), 770 + 930);
     let traced = events_of(&agent, thread, EventType::ModelCalled).await;
     assert_eq!(traced.len(), 1);
     assert_eq!(
         (traced[0]["purpose"].as_str(), traced[0]["model"].as_str()),
-        (Some("compaction"), Some(MODEL))
+        (Some("compaction"), Some(TEST_MODEL))
     );
     assert_eq!(traced[0]["usage"]["input_tokens"], 700);
     assert_eq!(EventType::ModelCalled.category(), Category::Trace);
@@ -214,7 +218,7 @@ async fn a19_a24_the_summary_is_traced_as_no_message_and_its_tokens_are_counted(
     let query = EventQuery { categories: vec![Category::Message], limit: 100, ..EventQuery::default() };
     let messages = agent.store().events(thread, query).await.unwrap();
     assert!(messages.iter().all(|event| !event.content.get().contains("Put every part in order")));
-    let (_, marker) = markers(&agent, thread).await.remove(0);
+    let (_, marker) = visible_markers(&agent, thread).await.remove(0);
     assert_eq!(marker.usage.total_tokens(), 770);
     assert!(RECORD.contains(&marker.sections.goal));
 }
@@ -222,13 +226,13 @@ async fn a19_a24_the_summary_is_traced_as_no_message_and_its_tokens_are_counted(
 #[tokio::test]
 async fn b11_b18_what_the_context_holds_is_told_apart_from_the_transcript_and_counted_as_the_provider_counts()
 {
-    let world = World::new();
-    let answer = Reply::text("Done.").tokens(30_000, 30).repeated();
-    let server = Server::start(Script::new([record(), answer])).unwrap();
+    let world = TestEnvironment::new();
+    let answer = ScriptedReply::text("Done.").with_tokens(30_000, 30).with_repeat();
+    let server = ScriptedServer::start(Script::new([record_reply(), answer])).unwrap();
     let agent = agent_of(&world, &server, (WINDOW, ""));
-    let thread = reported(&agent, 86_000).await;
-    sent(&agent, thread, "And now?").await;
-    let (seq, marker) = markers(&agent, thread).await.remove(0);
+    let thread = filled_thread_with_usage(&agent, 86_000).await;
+    send_message(&agent, thread, "And now?").await;
+    let (seq, marker) = visible_markers(&agent, thread).await.remove(0);
     let report = agent.threads().context_report(thread).await.unwrap();
     let condensed = report.condensed.as_ref().unwrap();
     assert_eq!((condensed.marker_seq, condensed.last_seq), (seq, marker.last_seq));

@@ -3,20 +3,26 @@
 use agent::Agent;
 use protocol::ThreadId;
 use serde_json::Value;
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 use super::{
-    OPENING, agent_of, append, calls_large, compacted, compacted_to, filled, good_server, markers, record,
-    sent, split, turns, unreported, with_large,
+    SUMMARY_OPENING, agent_of, agent_with_large_tool, append, compact_keeping, compact_thread, filled_thread,
+    good_server, large_call, record_reply, send_message, split_requests, turns, visible_markers,
+    without_usage,
 };
-use crate::world::{World, messages, texts};
+use crate::environment::{TestEnvironment, message_texts, messages};
 
 /// Sends the same in both threads; fails unless both requests hold the same, byte for byte.
-async fn sends_the_same(agent: &Agent, server: &Server, (thread, control): (ThreadId, ThreadId), text: &str) {
+async fn assert_same_request(
+    agent: &Agent,
+    server: &ScriptedServer,
+    (thread, control): (ThreadId, ThreadId),
+    text: &str,
+) {
     for thread in [control, thread] {
-        sent(agent, thread, text).await;
+        send_message(agent, thread, text).await;
     }
-    let requests = split(server).1;
+    let requests = split_requests(server).1;
     let [.., expected, found] = requests.as_slice() else { panic!("two requests") };
     let parts = |body: &Value| ["messages", "system", "tools"].map(|part| body[part].to_string());
     assert_eq!(parts(&found.body), parts(&expected.body), "{text}");
@@ -24,133 +30,143 @@ async fn sends_the_same(agent: &Agent, server: &Server, (thread, control): (Thre
 
 #[tokio::test]
 async fn m9_after_an_undo_the_next_request_is_the_one_before_and_the_new_turns() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (200_000, ""));
-    let thread = filled(&agent, 3_000).await;
+    let thread = filled_thread(&agent, 3_000).await;
     let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
-    let condensed = compacted(&agent, thread).await.unwrap();
+    let condensed = compact_thread(&agent, thread).await.unwrap();
     for thread in [thread, control] {
-        sent(&agent, thread, "While it is condensed.").await;
+        send_message(&agent, thread, "While it is condensed.").await;
     }
     let bodies: Vec<String> =
-        split(&server).1.iter().map(|request| request.body["messages"].to_string()).collect();
-    assert!(bodies[0].contains(OPENING) && !bodies[1].contains(OPENING));
-    let undone = agent.threads().uncompact(thread).await.unwrap();
+        split_requests(&server).1.iter().map(|request| request.body["messages"].to_string()).collect();
+    assert!(bodies[0].contains(SUMMARY_OPENING) && !bodies[1].contains(SUMMARY_OPENING));
+    let undone = agent.threads().undo_compaction(thread).await.unwrap();
     assert_eq!(undone.marker_seq, condensed.marker.unwrap().seq);
     assert_eq!(undone.replaced_count, condensed.compaction.replaced_count);
     assert!(undone.tokens_after > undone.tokens_before, "{undone:?}");
-    sends_the_same(&agent, &server, (thread, control), "And now?").await;
+    assert_same_request(&agent, &server, (thread, control), "And now?").await;
     // Another process, which has kept nothing, sends the same.
     drop(agent);
     let agent = agent_of(&world, &server, (200_000, ""));
-    sends_the_same(&agent, &server, (thread, control), "And then?").await;
-    assert_eq!(texts(&agent, thread).await, texts(&agent, control).await);
+    assert_same_request(&agent, &server, (thread, control), "And then?").await;
+    assert_eq!(message_texts(&agent, thread).await, message_texts(&agent, control).await);
 }
 
 #[tokio::test]
 async fn m9_ten_compactions_are_taken_back_one_after_the_other() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (1_000_000, ""));
-    let thread = filled(&agent, 3_000).await;
+    let thread = filled_thread(&agent, 3_000).await;
     let mut controls = Vec::new();
     for round in 0..10 {
         controls.push(agent.threads().fork(thread, None).await.unwrap().thread_id);
-        compacted_to(&agent, thread, 4).await;
+        compact_keeping(&agent, thread, 4).await;
         let first = 10 + round * 3;
         append(&agent, thread, &turns(first..first + 3, 3_000)).await;
     }
-    let markers = markers(&agent, thread).await;
+    let markers = visible_markers(&agent, thread).await;
     assert_eq!(markers.len(), 10);
     for pair in markers.windows(2) {
         assert_eq!(pair[1].1.previous_seq, Some(pair[0].0));
         assert_eq!(pair[1].1.first_seq, pair[0].1.last_seq + 1);
     }
     for (seq, marker) in markers.iter().rev() {
-        let undone = agent.threads().uncompact(thread).await.unwrap();
+        let undone = agent.threads().undo_compaction(thread).await.unwrap();
         assert_eq!((undone.marker_seq, undone.replaced_count), (*seq, marker.replaced_count));
     }
     assert!(matches!(
-        agent.threads().uncompact(thread).await,
+        agent.threads().undo_compaction(thread).await,
         Err(agent::Error::Thread(agent::ThreadError::NothingToUndo(_)))
     ));
     let control = agent.threads().fork(thread, Some(0)).await.unwrap().thread_id;
     append(&agent, control, &messages(&agent, thread).await).await;
-    sends_the_same(&agent, &server, (thread, control), "And now?").await;
+    assert_same_request(&agent, &server, (thread, control), "And now?").await;
 }
 
 #[tokio::test]
 async fn m9_a_compaction_after_an_undo_begins_where_the_one_before_it_ended() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (1_000_000, ""));
-    let thread = filled(&agent, 3_000).await;
-    let first = compacted_to(&agent, thread, 4).await.compaction;
+    let thread = filled_thread(&agent, 3_000).await;
+    let first = compact_keeping(&agent, thread, 4).await.compaction;
     append(&agent, thread, &turns(10..14, 3_000)).await;
-    compacted_to(&agent, thread, 4).await;
-    agent.threads().uncompact(thread).await.unwrap();
-    let again = compacted_to(&agent, thread, 4).await.compaction;
+    compact_keeping(&agent, thread, 4).await;
+    agent.threads().undo_compaction(thread).await.unwrap();
+    let again = compact_keeping(&agent, thread, 4).await.compaction;
     assert_eq!(again.first_seq, first.last_seq + 1);
-    assert_eq!(again.previous_seq, Some(markers(&agent, thread).await[0].0));
-    agent.threads().uncompact(thread).await.unwrap();
-    agent.threads().uncompact(thread).await.unwrap();
+    assert_eq!(again.previous_seq, Some(visible_markers(&agent, thread).await[0].0));
+    agent.threads().undo_compaction(thread).await.unwrap();
+    agent.threads().undo_compaction(thread).await.unwrap();
     assert_eq!(agent.threads().context_report(thread).await.unwrap().condensed, None);
-    let whole = compacted_to(&agent, thread, 4).await.compaction;
+    let whole = compact_keeping(&agent, thread, 4).await.compaction;
     assert_eq!((whole.first_seq, whole.previous_seq), (first.first_seq, None));
 }
 
 #[tokio::test]
 async fn m9_an_undo_makes_clipped_results_whole_again() {
-    let world = World::new();
-    let replies = [record(), calls_large("c1", 120_000), unreported(Reply::text("Done.")).repeated()];
-    let server = Server::start(Script::new(replies)).unwrap();
-    let agent = with_large(&world, &server, (40_000, ""));
-    let thread = filled(&agent, 400).await;
-    sent(&agent, thread, "Look at the large one.").await;
+    let world = TestEnvironment::new();
+    let replies = [
+        record_reply(),
+        large_call("c1", 120_000),
+        without_usage(ScriptedReply::text("Done.")).with_repeat(),
+    ];
+    let server = ScriptedServer::start(Script::new(replies)).unwrap();
+    let agent = agent_with_large_tool(&world, &server, (40_000, ""));
+    let thread = filled_thread(&agent, 400).await;
+    send_message(&agent, thread, "Look at the large one.").await;
     let clipped = agent.threads().context_report(thread).await.unwrap().tokens;
-    agent.threads().uncompact(thread).await.unwrap();
+    agent.threads().undo_compaction(thread).await.unwrap();
     let whole = agent.threads().context_report(thread).await.unwrap();
     assert_eq!(whole.condensed, None);
     assert!(whole.tokens > clipped + 20_000, "{whole:?} after {clipped}");
-    sent(&agent, thread, "And now?").await;
-    assert_eq!(markers(&agent, thread).await.len(), 2, "it does not fit, and is condensed again");
+    send_message(&agent, thread, "And now?").await;
+    assert_eq!(visible_markers(&agent, thread).await.len(), 2, "it does not fit, and is condensed again");
 }
 
 #[tokio::test]
 async fn m9_an_undo_leaves_clipped_what_was_clipped_before() {
-    let world = World::new();
-    let replies = [record(), calls_large("c1", 120_000), unreported(Reply::text("Done.")).repeated()];
-    let server = Server::start(Script::new(replies)).unwrap();
-    let agent = with_large(&world, &server, (40_000, ""));
+    let world = TestEnvironment::new();
+    let replies = [
+        record_reply(),
+        large_call("c1", 120_000),
+        without_usage(ScriptedReply::text("Done.")).with_repeat(),
+    ];
+    let server = ScriptedServer::start(Script::new(replies)).unwrap();
+    let agent = agent_with_large_tool(&world, &server, (40_000, ""));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    sent(&agent, thread, "Look at the large one.").await;
+    send_message(&agent, thread, "Look at the large one.").await;
     let clipped = super::events_of(&agent, thread, protocol::EventType::ResultClipped).await;
     assert_eq!(
-        (clipped.len(), markers(&agent, thread).await.len()),
+        (clipped.len(), visible_markers(&agent, thread).await.len()),
         (1, 0),
         "it was clipped and nothing condensed"
     );
     append(&agent, thread, &turns(2..6, 4_000)).await;
     let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
-    compacted(&agent, thread).await.unwrap();
-    agent.threads().uncompact(thread).await.unwrap();
-    sends_the_same(&agent, &server, (thread, control), "And now?").await;
+    compact_thread(&agent, thread).await.unwrap();
+    agent.threads().undo_compaction(thread).await.unwrap();
+    assert_same_request(&agent, &server, (thread, control), "And now?").await;
 }
 
 #[tokio::test]
 async fn m9_what_a_person_took_back_is_not_condensed_again_by_the_next_message() {
-    let (world, server) = (World::new(), good_server());
+    let (world, server) = (TestEnvironment::new(), good_server());
     let agent = agent_of(&world, &server, (200_000, "trigger = [{ tokens = 20000 }]"));
-    let thread = filled(&agent, 10_000).await;
-    sent(&agent, thread, "It is due with this one.").await;
-    assert_eq!(markers(&agent, thread).await.len(), 1, "it was condensed by itself");
+    let thread = filled_thread(&agent, 10_000).await;
+    send_message(&agent, thread, "It is due with this one.").await;
+    assert_eq!(visible_markers(&agent, thread).await.len(), 1, "it was condensed by itself");
     // What is said since counts too: it all is what the person took it back for.
     append(&agent, thread, &turns(10..12, 10_000)).await;
-    let undone = agent.threads().uncompact(thread).await.unwrap();
+    let undone = agent.threads().undo_compaction(thread).await.unwrap();
     assert!(undone.tokens_after > 24_000 && !undone.is_too_large, "{undone:?}");
-    sent(&agent, thread, "And this is answered with all of it.").await;
-    assert_eq!(markers(&agent, thread).await.len(), 1);
-    assert!(!split(&server).1.last().unwrap().body["messages"].to_string().contains(OPENING));
+    send_message(&agent, thread, "And this is answered with all of it.").await;
+    assert_eq!(visible_markers(&agent, thread).await.len(), 1);
+    assert!(
+        !split_requests(&server).1.last().unwrap().body["messages"].to_string().contains(SUMMARY_OPENING)
+    );
     // Once it has really grown, it is condensed again.
     append(&agent, thread, &turns(20..24, 10_000)).await;
-    sent(&agent, thread, "And this is too much.").await;
-    assert_eq!(markers(&agent, thread).await.len(), 2);
+    send_message(&agent, thread, "And this is too much.").await;
+    assert_eq!(visible_markers(&agent, thread).await.len(), 2);
 }

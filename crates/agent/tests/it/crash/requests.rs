@@ -3,77 +3,103 @@
 
 use std::sync::Arc;
 
-use agent::{Agent, HandoffRequest};
+use agent::{Agent, HandoffRequestOptions};
 use protocol::{RunId, RunStatus, Thread, ThreadId, ThreadStatus};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 use uuid::Uuid;
 
-use super::{Death, dies};
-use crate::requests::{blank, request, run, said, told, write};
-use crate::world::{Dying, MODEL, World, quiet};
+use super::{CrashPoint, crashes_in_scenario};
+use crate::environment::{CrashingStore, TEST_MODEL, TestEnvironment, unwatched};
+use crate::requests::{blank_thread, request, run, said, transcript_lines, write_call};
 
 /// A request, in a thread where a call waits that a person is asked about.
 #[derive(Debug)]
-pub(super) struct Road {
+pub(super) struct RequestScenario {
     pub(super) name: &'static str,
-    way: Way,
+    operation: RequestOperation,
     /// Commits that the road takes at least.
     commits_min: usize,
 }
 
 /// What becomes of a run.
 #[derive(Debug)]
-enum Way {
+enum RequestOperation {
     /// One is asked for, and works.
-    Asked(fn(&Standing) -> Value),
+    Requested(fn(&ThreadIds) -> Value),
     /// One is asked for, and stopped while it waits.
     Stopped,
     /// The last one is taken back.
-    TakenBack,
+    RolledBack,
 }
 
 /// What a client knows of the thread.
-struct Standing {
+struct ThreadIds {
     /// The point before the message that began the turn.
     before: String,
     /// The question.
     question: String,
 }
 
-pub(super) const ROADS: [Road; 9] = [
-    Road { name: "a new message", way: Way::Asked(|_| said("Never mind.")), commits_min: 3 },
-    Road { name: "an answer", way: Way::Asked(|_| json!({"command": {"resume": refuse()}})), commits_min: 4 },
-    Road {
-        name: "a named answer",
-        way: Way::Asked(|at| json!({"command": {"resume": {at.question.as_str(): refuse()}}})),
-        commits_min: 4,
-    },
-    Road {
-        name: "an edit",
-        way: Way::Asked(|at| json!({"input": said("Other.")["input"], "checkpoint_id": at.before})),
+pub(super) const SCENARIOS: [RequestScenario; 9] = [
+    RequestScenario {
+        name: "a new message",
+        operation: RequestOperation::Requested(|_| said("Never mind.")),
         commits_min: 3,
     },
-    Road { name: "the end", way: Way::Asked(|_| json!({"command": {"goto": "__end__"}})), commits_min: 2 },
-    Road {
-        name: "an answer with a change",
-        way: Way::Asked(|_| json!({"command": {"resume": refuse(), "update": said("Hm.")["input"]}})),
+    RequestScenario {
+        name: "an answer",
+        operation: RequestOperation::Requested(|_| json!({"command": {"resume": reject_call()}})),
         commits_min: 4,
     },
-    Road { name: "a stop of one that waits", way: Way::Stopped, commits_min: 2 },
-    Road { name: "a run taken back", way: Way::TakenBack, commits_min: 1 },
-    Road { name: "nothing", way: Way::Asked(|_| json!({"input": null})), commits_min: 2 },
+    RequestScenario {
+        name: "a named answer",
+        operation: RequestOperation::Requested(
+            |at| json!({"command": {"resume": {at.question.as_str(): reject_call()}}}),
+        ),
+        commits_min: 4,
+    },
+    RequestScenario {
+        name: "an edit",
+        operation: RequestOperation::Requested(
+            |at| json!({"input": said("Other.")["input"], "checkpoint_id": at.before}),
+        ),
+        commits_min: 3,
+    },
+    RequestScenario {
+        name: "the end",
+        operation: RequestOperation::Requested(|_| json!({"command": {"goto": "__end__"}})),
+        commits_min: 2,
+    },
+    RequestScenario {
+        name: "an answer with a change",
+        operation: RequestOperation::Requested(
+            |_| json!({"command": {"resume": reject_call(), "update": said("Hm.")["input"]}}),
+        ),
+        commits_min: 4,
+    },
+    RequestScenario {
+        name: "a stop of one that waits",
+        operation: RequestOperation::Stopped,
+        commits_min: 2,
+    },
+    RequestScenario { name: "a run taken back", operation: RequestOperation::RolledBack, commits_min: 1 },
+    RequestScenario {
+        name: "nothing",
+        operation: RequestOperation::Requested(|_| json!({"input": null})),
+        commits_min: 2,
+    },
 ];
 
 /// A call that a process dies in may have had its effect, which is another matter.
-fn refuse() -> Value {
+fn reject_call() -> Value {
     json!({"decisions": [{"type": "reject", "message": "no"}]})
 }
 
 /// What is left at the end.
 #[derive(Debug, PartialEq)]
-struct Seen {
-    told: Vec<String>,
+struct RequestObservation {
+    transcript: Vec<String>,
     run: Option<(RunStatus, Option<String>)>,
     thread: ThreadStatus,
     waiting: Vec<String>,
@@ -81,26 +107,34 @@ struct Seen {
     states: usize,
 }
 
-async fn begun() -> (World, Server) {
-    let world = World::new();
-    let replies =
-        [Reply::text("One."), write("c1", "a").when_body_contains("Write."), Reply::text("Done.").repeated()];
-    let server = Server::start(Script::new(replies)).unwrap();
+async fn set_up() -> (TestEnvironment, ScriptedServer) {
+    let world = TestEnvironment::new();
+    let replies = [
+        ScriptedReply::text("One."),
+        write_call("c1", "a").when_body_contains("Write."),
+        ScriptedReply::text("Done.").with_repeat(),
+    ];
+    let server = ScriptedServer::start(Script::new(replies)).unwrap();
     world.configure(&server);
     let agent = agent_over(&world, usize::MAX).1;
-    let thread = blank(&agent).await;
+    let thread = blank_thread(&agent).await;
     run(&agent, thread, said("First.")).await;
     // A handoff waits beside the turn's question.
-    let (frames, cancel) = quiet();
-    world.agent().handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (frames, cancel) = unwatched();
+    world
+        .agent()
+        .handoffs()
+        .request(thread, HandoffRequestOptions::default(), &frames, &cancel)
+        .await
+        .unwrap();
     let end = run(&agent, thread, said("Write.")).await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     (world, server)
 }
 
-fn agent_over(world: &World, boundary: usize) -> (Arc<Dying>, Agent) {
-    let store = Dying::at(world.store(), boundary);
-    let agent = world.agent_over(store.clone(), MODEL);
+fn agent_over(world: &TestEnvironment, boundary: usize) -> (Arc<CrashingStore>, Agent) {
+    let store = CrashingStore::crash_at(world.store(), boundary);
+    let agent = world.agent_over(store.clone(), TEST_MODEL);
     (store, agent)
 }
 
@@ -112,33 +146,34 @@ fn run_id(thread: ThreadId) -> RunId {
     RunId::from_uuid(Uuid::new_v5(&thread.uuid(), b"asked"))
 }
 
-async fn standing(agent: &Agent, thread: ThreadId) -> Standing {
+async fn thread_ids(agent: &Agent, thread: ThreadId) -> ThreadIds {
     let states = agent.threads().states(thread, None, 100).await.unwrap();
-    let has = |state: &&agent::State| state.messages.iter().any(|shown| shown.message.text() == "Write.");
+    let has =
+        |state: &&agent::ThreadSnapshot| state.messages.iter().any(|shown| shown.message.text() == "Write.");
     let first = states.iter().rev().find(has).unwrap();
     let pending = agent.runs().pending_interrupts(thread).await.unwrap();
     let question = pending.iter().find(|interrupt| interrupt.node == "after_model");
-    Standing {
+    ThreadIds {
         before: first.parent_id.unwrap().to_string(),
         question: question.map(|interrupt| interrupt.interrupt_id.to_string()).unwrap_or_default(),
     }
 }
 
 /// Walks the road in a process that dies at `boundary`.
-pub(super) async fn walk_to_death(world: &World, road: &Road, boundary: usize) {
-    walk(&agent_over(world, boundary).1, road).await;
+pub(super) async fn run_until_crash(world: &TestEnvironment, road: &RequestScenario, boundary: usize) {
+    run_scenario(&agent_over(world, boundary).1, road).await;
 }
 
 /// Walks the road from wherever it stands, as a server does: the run is stored, it begins, and once it has begun it is
 /// recovered.
-async fn walk(agent: &Agent, road: &Road) {
-    let (frames, cancel) = quiet();
+async fn run_scenario(agent: &Agent, road: &RequestScenario) {
+    let (frames, cancel) = unwatched();
     let thread = only_thread(agent).await.thread_id;
     let run_id = run_id(thread);
-    if let Way::TakenBack = road.way {
-        if told(agent, thread).await.contains(&"U: Write.".to_owned()) {
+    if let RequestOperation::RolledBack = road.operation {
+        if transcript_lines(agent, thread).await.contains(&"U: Write.".to_owned()) {
             let newest = agent.store().newest_run(thread).await.unwrap().unwrap();
-            agent.runs().roll_back(newest).await.unwrap();
+            agent.runs().roll_back_run(newest).await.unwrap();
         }
         return;
     }
@@ -149,35 +184,35 @@ async fn walk(agent: &Agent, road: &Road) {
             return;
         }
         None => {
-            let asked = match road.way {
-                Way::Asked(asked) => request(asked(&standing(agent, thread).await)),
-                Way::Stopped | Way::TakenBack => request(said("Never mind.")),
+            let asked = match road.operation {
+                RequestOperation::Requested(asked) => request(asked(&thread_ids(agent, thread).await)),
+                RequestOperation::Stopped | RequestOperation::RolledBack => request(said("Never mind.")),
             };
-            agent.runs().queue(run_id, thread, &asked).await.unwrap();
+            agent.runs().enqueue(run_id, thread, &asked).await.unwrap();
             asked
         }
         Some(RunStatus::Pending) => {
             // The process that was to begin it is gone.
-            agent.runs().claim(vec![run_id]).await.unwrap();
+            agent.runs().claim_runs(vec![run_id]).await.unwrap();
             agent.store().run_requests(&[run_id]).await.unwrap().remove(0).1
         }
         Some(_) => return,
     };
-    if let Way::Stopped = road.way {
-        agent.runs().cancel_queued(run_id).await.unwrap();
+    if let RequestOperation::Stopped = road.operation {
+        agent.runs().cancel_queued_run(run_id).await.unwrap();
         return;
     }
     let begun = agent.runs().begin_queued(run_id, thread, &asked, &frames).await.unwrap();
-    agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
+    agent.runs().drive_started(begun, &frames, &cancel).await.unwrap();
 }
 
-async fn look(agent: &Agent) -> Seen {
+async fn observe(agent: &Agent) -> RequestObservation {
     let thread = only_thread(agent).await;
     let id = thread.thread_id;
     let run = agent.store().run(run_id(id)).await.unwrap();
     let pending = agent.runs().pending_interrupts(id).await.unwrap();
-    Seen {
-        told: told(agent, id).await,
+    RequestObservation {
+        transcript: transcript_lines(agent, id).await,
         run: run.map(|run| (run.status, run.failure.map(|failure| failure.message))),
         thread: thread.status,
         waiting: pending.into_iter().map(|interrupt| interrupt.node).collect(),
@@ -188,25 +223,25 @@ async fn look(agent: &Agent) -> Seen {
 
 #[tokio::test]
 async fn j2_what_a_client_asked_for_survives_death_at_every_commit() {
-    for road in &ROADS {
-        let (world, _server) = begun().await;
+    for road in &SCENARIOS {
+        let (world, _server) = set_up().await;
         let (counting, agent) = agent_over(&world, usize::MAX);
-        walk(&agent, road).await;
-        let commits = counting.commits();
+        run_scenario(&agent, road).await;
+        let commits = counting.commit_count();
         assert!(commits >= road.commits_min, "{}: {commits} commits", road.name);
-        let expected = look(&agent).await;
+        let expected = observe(&agent).await;
         let is_active = |(status, _): &(RunStatus, _)| status.is_active();
         assert!(!expected.run.as_ref().is_some_and(is_active), "{}: {expected:?}", road.name);
         for boundary in 0..commits * 2 {
-            let (world, _server) = begun().await;
+            let (world, _server) = set_up().await;
             let road_name = format!("request: {}", road.name);
             assert!(
-                dies(&world, &road_name, &Death::Boundary(boundary)),
+                crashes_in_scenario(&world, &road_name, &CrashPoint::Boundary(boundary)),
                 "{road_name}: {boundary} was not reached"
             );
             let agent = agent_over(&world, usize::MAX).1;
-            walk(&agent, road).await;
-            assert_eq!(look(&agent).await, expected, "{road_name}: death at boundary {boundary}");
+            run_scenario(&agent, road).await;
+            assert_eq!(observe(&agent).await, expected, "{road_name}: death at boundary {boundary}");
         }
         println!("{}: {} points", road.name, commits * 2);
     }

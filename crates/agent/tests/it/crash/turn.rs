@@ -4,30 +4,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::{Agent, ThreadFilter};
-use journal::Subagents;
+use journal::SubagentVisibility;
 use protocol::{Decisions, Event, Message, RunStatus, Thread, ThreadId, ThreadStatus};
 use serde_json::Value;
-use test_model::Server;
+use test_model::ScriptedServer;
 use tools::TODOS_CHANNEL;
 
-use super::plot::{Plot, REQUEST, decision};
-use super::record::EFFECTS;
-use super::{Death, dies};
-use crate::world::{World, assert_paired, quiet, told};
+use super::recording_tool::EFFECTS_FILE;
+use super::scenario::{REQUEST, TurnScenario, decision};
+use super::{CrashPoint, crashes_in_scenario};
+use crate::environment::{TestEnvironment, assert_paired, event_lines, unwatched};
 
 /// The beginning of what the model is told of a call that a crash cut off.
-const CUT_OFF: &str = "The call was interrupted";
+const INTERRUPTED_CALL_TEXT: &str = "The call was interrupted";
 
 /// What is left at the end, as far as a person can see it, the effects left aside.
 #[derive(Debug, Clone, PartialEq)]
-struct Seen {
-    threads: Vec<SeenThread>,
+struct TurnObservation {
+    threads: Vec<ThreadObservation>,
     todos: Value,
 }
 
 /// One thread, the person's own or a sub-agent's.
 #[derive(Debug, Clone, PartialEq)]
-struct SeenThread {
+struct ThreadObservation {
     name: Option<String>,
     status: ThreadStatus,
     runs: Vec<(RunStatus, u64)>,
@@ -36,18 +36,18 @@ struct SeenThread {
 
 /// A call with an effect.
 #[derive(Debug, Clone, PartialEq)]
-struct Effect {
+struct CallEffect {
     /// How often it had its effect.
     times: usize,
     /// Its result, if one is stored.
     result: Option<String>,
     /// Whether its thread stands where the call may have been begun.
-    standing: Standing,
+    proximity: CallProximity,
 }
 
 /// Where a thread stands as to its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum CallProximity {
     /// Their node comes next.
     Next,
     /// The node before theirs comes next; whether it went on without a commit is not known.
@@ -56,20 +56,20 @@ enum Standing {
     Far,
 }
 
-pub(super) async fn walk_to_death(world: &World, plot: &str, boundary: usize) {
-    let agent = Plot::of(plot).agent(world, boundary);
-    walk(&agent).await.unwrap();
+pub(super) async fn run_until_crash(world: &TestEnvironment, plot: &str, boundary: usize) {
+    let agent = TurnScenario::by_name(plot).agent(world, boundary);
+    run_scenario(&agent).await.unwrap();
 }
 
 /// Walks the road from wherever it stands, the way a person would who opens Segue again.
-async fn walk(agent: &Agent) -> agent::Result<ThreadId> {
-    let (frames, cancel) = quiet();
+async fn run_scenario(agent: &Agent) -> agent::Result<ThreadId> {
+    let (frames, cancel) = unwatched();
     let thread = agent.threads().list(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
     let [thread] = thread.as_slice() else { panic!("one thread, not {thread:?}") };
     let thread_id = thread.thread_id;
     agent.runs().recover(thread_id, &frames, &cancel).await?;
     if agent.threads().events(thread_id).await?.iter().all(|event| event.message().is_none()) {
-        agent.runs().send(thread_id, REQUEST, &frames, &cancel).await?;
+        agent.runs().send_message(thread_id, REQUEST, &frames, &cancel).await?;
     }
     while let Some(asked) = agent.runs().pending_interrupts(thread_id).await?.into_iter().next() {
         let decisions = asked.payload.action_requests.iter().map(decision).collect();
@@ -80,14 +80,14 @@ async fn walk(agent: &Agent) -> agent::Result<ThreadId> {
 
 /// Returns all threads, the person's own first.
 async fn threads(agent: &Agent) -> Vec<Thread> {
-    let filter = ThreadFilter { subagents: Subagents::Shown, limit: 10, ..ThreadFilter::default() };
+    let filter = ThreadFilter { subagents: SubagentVisibility::Shown, limit: 10, ..ThreadFilter::default() };
     let mut threads = agent.threads().list(filter).await.unwrap();
     threads.sort_by_key(|thread| (thread.parent_id.is_some(), thread.name.clone()));
     threads
 }
 
-async fn look(agent: &Agent) -> Seen {
-    let mut seen = Seen { threads: Vec::new(), todos: Value::Null };
+async fn observe(agent: &Agent) -> TurnObservation {
+    let mut seen = TurnObservation { threads: Vec::new(), todos: Value::Null };
     for thread in threads(agent).await {
         let events = agent.threads().events(thread.thread_id).await.unwrap();
         let mut runs = Vec::new();
@@ -96,10 +96,10 @@ async fn look(agent: &Agent) -> Seen {
             runs.push((run.status, run.usage.total_tokens()));
         }
         let (name, status) = (thread.name, thread.status);
-        let mut events = told(&events);
+        let mut events = event_lines(&events);
         // That the run was taken over is told, and is all that may be told beside what happened.
         events.retain(|event| event != r#"run_started {"how":"taken over"}"#);
-        seen.threads.push(SeenThread { name, status, runs, events });
+        seen.threads.push(ThreadObservation { name, status, runs, events });
         let state = agent.store().checkpoint(thread.thread_id).await.unwrap().unwrap();
         if let Some(todos) = state.channels.get(TODOS_CHANNEL.key()) {
             seen.todos = todos.clone();
@@ -110,16 +110,16 @@ async fn look(agent: &Agent) -> Seen {
 }
 
 /// Returns the calls with an effect, by the line they write.
-async fn effects(world: &World, agent: &Agent) -> BTreeMap<String, Effect> {
-    let written = world.read(EFFECTS);
+async fn call_effects(world: &TestEnvironment, agent: &Agent) -> BTreeMap<String, CallEffect> {
+    let written = world.read_file(EFFECTS_FILE);
     let mut effects = BTreeMap::new();
     for thread in threads(agent).await {
         let events = agent.threads().events(thread.thread_id).await.unwrap();
         let standing =
             match agent.store().checkpoint(thread.thread_id).await.unwrap().and_then(|point| point.next) {
-                Some(next) if next == "tools" => Standing::Next,
-                Some(next) if next == "after_model" => Standing::Near,
-                Some(_) | None => Standing::Far,
+                Some(next) if next == "tools" => CallProximity::Next,
+                Some(next) if next == "after_model" => CallProximity::Near,
+                Some(_) | None => CallProximity::Far,
             };
         let messages: Vec<Message> = events.iter().filter_map(Event::message).collect();
         for (id, name, args) in messages.iter().flat_map(Message::tool_calls) {
@@ -132,7 +132,7 @@ async fn effects(world: &World, agent: &Agent) -> BTreeMap<String, Effect> {
             let results: Vec<String> = results_of(&messages, id);
             assert!(results.len() < 2, "call {id} has several results: {results:?}");
             let result = results.into_iter().next();
-            effects.insert(line.to_owned(), Effect { times, result, standing });
+            effects.insert(line.to_owned(), CallEffect { times, result, proximity: standing });
         }
     }
     effects
@@ -147,7 +147,7 @@ fn results_of(messages: &[Message], call: &str) -> Vec<String> {
 }
 
 /// Returns how many answers of the model are stored.
-async fn answers(agent: &Agent) -> usize {
+async fn stored_answer_count(agent: &Agent) -> usize {
     let mut answers = 0;
     for thread in threads(agent).await {
         let events = agent.threads().events(thread.thread_id).await.unwrap();
@@ -157,46 +157,49 @@ async fn answers(agent: &Agent) -> usize {
 }
 
 /// Dies, and walks on; fails unless what is left is what was expected. Returns whether it died.
-async fn check(plot: &Plot, death: &Death, expected: &Seen) -> bool {
+async fn check_crash_at(plot: &TurnScenario, death: &CrashPoint, expected: &TurnObservation) -> bool {
     let (world, server) = plot.world();
     plot.agent(&world, usize::MAX).threads().create(None).await.unwrap();
-    if !dies(&world, plot.name, death) {
+    if !crashes_in_scenario(&world, plot.name, death) {
         return false;
     }
     let told = format!("{}, {death:?}", plot.name);
     let agent = plot.agent(&world, usize::MAX);
-    let (before, stored, called) = (effects(&world, &agent).await, answers(&agent).await, server.calls());
-    let thread = walk(&agent).await.unwrap();
-    let mut seen = look(&agent).await;
-    for (line, effect) in effects(&world, &agent).await {
+    let (before, stored, called) =
+        (call_effects(&world, &agent).await, stored_answer_count(&agent).await, server.call_count());
+    let thread = run_scenario(&agent).await.unwrap();
+    let mut seen = observe(&agent).await;
+    for (line, effect) in call_effects(&world, &agent).await {
         let result = effect.result.unwrap_or_else(|| panic!("{told}: the call for {line} dangles"));
-        let is_cut_off = result.starts_with(CUT_OFF);
+        let is_cut_off = result.starts_with(INTERRUPTED_CALL_TEXT);
         let left = before.get(&line);
-        let may_have_begun = left.is_some_and(|left| left.result.is_none() && left.standing != Standing::Far);
-        let has_begun = left.is_some_and(|left| left.result.is_none() && left.standing == Standing::Next);
+        let may_have_begun =
+            left.is_some_and(|left| left.result.is_none() && left.proximity != CallProximity::Far);
+        let has_begun =
+            left.is_some_and(|left| left.result.is_none() && left.proximity == CallProximity::Next);
         assert!(!is_cut_off || may_have_begun, "{told}: {line} was not made although it never began");
         assert!(is_cut_off || !has_begun, "{told}: {line} may have been made twice");
         let times = if is_cut_off { left.map_or(0, |left| left.times) } else { 1 };
         assert_eq!(effect.times, times, "{told}: how often {line} had its effect");
         assert!(effect.times <= 1, "{told}: {line} had its effect twice");
         if is_cut_off {
-            seen.mend(expected);
+            seen.replace_interrupted_results(expected);
         }
     }
     assert_eq!(&seen, expected, "{told}");
-    let asked = server.calls() - called;
-    assert_eq!(asked, answers(&agent).await - stored, "{told}: an answer was asked for again");
-    goes_on(&agent, &server, thread, &told).await;
+    let asked = server.call_count() - called;
+    assert_eq!(asked, stored_answer_count(&agent).await - stored, "{told}: an answer was asked for again");
+    assert_thread_usable(&agent, &server, thread, &told).await;
     true
 }
 
-impl Seen {
+impl TurnObservation {
     /// Puts the expected result in the place of one that was cut off.
-    fn mend(&mut self, expected: &Self) {
+    fn replace_interrupted_results(&mut self, expected: &Self) {
         for (thread, expected) in self.threads.iter_mut().zip(&expected.threads) {
             for (line, expected) in thread.events.iter_mut().zip(&expected.events) {
                 let is_effect = expected.contains("\"record\"") || expected.contains("\"execute\"");
-                if line.contains(CUT_OFF) && expected.starts_with("tool_message") && is_effect {
+                if line.contains(INTERRUPTED_CALL_TEXT) && expected.starts_with("tool_message") && is_effect {
                     line.clone_from(expected);
                 }
             }
@@ -205,65 +208,65 @@ impl Seen {
 }
 
 /// Fails unless the thread can be used, and what it sends is legal.
-async fn goes_on(agent: &Agent, server: &Server, thread: ThreadId, told: &str) {
-    let (frames, cancel) = quiet();
-    let end = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
+async fn assert_thread_usable(agent: &Agent, server: &ScriptedServer, thread: ThreadId, told: &str) {
+    let (frames, cancel) = unwatched();
+    let end = agent.runs().send_message(thread, "And now?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{told}: {end:?}");
     assert_paired(&server.requests().last().unwrap().body);
 }
 
 /// Dies at every place of the plot.
-async fn matrix(name: &str, calls: &[&str]) {
-    let plot = Plot::of(name);
+async fn check_crash_matrix(name: &str, calls: &[&str]) {
+    let plot = TurnScenario::by_name(name);
     let (world, server) = plot.world();
     let agent = plot.agent(&world, usize::MAX);
     agent.threads().create(None).await.unwrap();
-    let thread = walk(&agent).await.unwrap();
-    let expected = look(&agent).await;
-    for (line, effect) in effects(&world, &agent).await {
+    let thread = run_scenario(&agent).await.unwrap();
+    let expected = observe(&agent).await;
+    for (line, effect) in call_effects(&world, &agent).await {
         assert_eq!(effect.times, 1, "{line}");
     }
-    goes_on(&agent, &server, thread, name).await;
+    assert_thread_usable(&agent, &server, thread, name).await;
     // How many commits there are depends on which of the calls that run together is done first.
     let mut boundary = 0;
-    while check(plot, &Death::Boundary(boundary), &expected).await {
+    while check_crash_at(plot, &CrashPoint::Boundary(boundary), &expected).await {
         boundary += 1;
     }
     assert!(boundary >= 8, "the matrix of {name} has {boundary} points");
     for call in calls {
         for place in ["before", "after"] {
-            let death = Death::Call(format!("{place} {call}"));
-            assert!(check(plot, &death, &expected).await, "{death:?}");
+            let death = CrashPoint::Call(format!("{place} {call}"));
+            assert!(check_crash_at(plot, &death, &expected).await, "{death:?}");
         }
     }
 }
 
 #[tokio::test]
 async fn j2_a_turn_whose_calls_the_policy_allows_survives_death_at_every_commit() {
-    matrix("policy", &[]).await;
+    check_crash_matrix("policy", &[]).await;
 }
 
 #[tokio::test]
 async fn j2_a_turn_survives_death_at_every_commit_and_inside_its_tool() {
-    matrix("rule", &["own"]).await;
+    check_crash_matrix("rule", &["own"]).await;
 }
 
 #[tokio::test]
 async fn j7_a_turn_that_asks_survives_death_at_every_commit_and_inside_its_tool() {
-    matrix("approval", &["own, edited"]).await;
+    check_crash_matrix("approval", &["own, edited"]).await;
 }
 
 #[tokio::test]
 async fn j2_a_turn_with_a_subagent_survives_death_at_every_commit_and_inside_their_tools() {
-    matrix("subagent", &["own", "hens"]).await;
+    check_crash_matrix("subagent", &["own", "hens"]).await;
 }
 
 #[tokio::test]
 async fn j7_a_turn_with_two_subagents_that_ask_survives_death_at_every_commit() {
-    matrix("asking_subagents", &["hens, edited", "ducks, edited"]).await;
+    check_crash_matrix("asking_subagents", &["hens, edited", "ducks, edited"]).await;
 }
 
 #[tokio::test]
 async fn j7_an_answer_reaches_the_question_it_was_given_to_whenever_the_process_dies() {
-    matrix("asking_twice", &["hens, edited", "eggs, edited"]).await;
+    check_crash_matrix("asking_twice", &["hens, edited", "eggs, edited"]).await;
 }

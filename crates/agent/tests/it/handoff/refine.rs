@@ -1,34 +1,35 @@
 //! The loop between draft and decision: refinements, reverts and redrafts, each stored before anyone is asked, each
 //! paid for once.
 
-use agent::{Agent, Error, HandoffError, HandoffRequest, PendingHandoff, RunError};
+use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff, RunError};
 use protocol::{Category, Event, EventType, HandoffStatus};
 use serde_json::{Value, json};
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use super::pending_of;
-use crate::world::{DRAFT, DRAFT_PROMPT, World, approve, decisions, quiet};
+use super::pending_handoff;
+use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, approval, decisions, unwatched};
 
 /// Returns the answer that edits with `args`.
-fn edit(args: &Value) -> protocol::Decisions {
+fn edit_decision(args: &Value) -> protocol::Decisions {
     let action = json!({"name": "handoff_summary", "args": args});
     decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
 }
 
 /// A model whose nth draft has its number in the title.
-fn drafting(count: usize) -> Server {
-    let drafts =
-        (0..count).map(|n| Reply::text(DRAFT.replace("last row\"", &format!("last row, draft {n}\""))));
-    Server::start(Script::new(drafts.collect::<Vec<_>>())).unwrap()
+fn numbering_server(count: usize) -> ScriptedServer {
+    let drafts = (0..count)
+        .map(|n| ScriptedReply::text(DRAFT.replace("last row\"", &format!("last row, draft {n}\""))));
+    ScriptedServer::start(Script::new(drafts.collect::<Vec<_>>())).unwrap()
 }
 
 async fn decide(agent: &Agent, pending: &PendingHandoff, args: &Value) -> agent::Result<PendingHandoff> {
-    let (frames, cancel) = quiet();
-    let decided = agent.handoffs().decide(pending.handoff.handoff_id, &edit(args), &frames, &cancel).await?;
+    let (frames, cancel) = unwatched();
+    let decided =
+        agent.handoffs().decide(pending.handoff.handoff_id, &edit_decision(args), &frames, &cancel).await?;
     Ok(decided.next.expect("the question is asked again"))
 }
 
-fn args(pending: &PendingHandoff) -> &Value {
+fn proposal_args(pending: &PendingHandoff) -> &Value {
     &pending.interrupt.payload.action_requests[0].args
 }
 
@@ -39,31 +40,34 @@ async fn events(agent: &Agent, pending: &PendingHandoff, kind: EventType) -> Vec
 
 #[tokio::test]
 async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
-    let world = World::new();
-    let server = drafting(4);
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let server = numbering_server(4);
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
     assert_eq!(
-        (args(&first).get("feedback"), args(&first)["remaining_refinements"].as_u64()),
+        (proposal_args(&first).get("feedback"), proposal_args(&first)["remaining_refinements"].as_u64()),
         (None, Some(3))
     );
     let mut shown = first.clone();
     for (n, feedback) in ["Shorter.", "Name the file.", "In English."].into_iter().enumerate() {
         // Another process takes each turn of the loop, and looking again costs nothing.
         let agent = world.agent_with(&server);
-        let (frames, cancel) = quiet();
+        let (frames, cancel) = unwatched();
         let parent = first.handoff.parent_thread_id;
-        let again =
-            agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let again = agent
+            .handoffs()
+            .request(parent, HandoffRequestOptions::default(), &frames, &cancel)
+            .await
+            .unwrap();
         assert_eq!(again.proposal, shown.proposal);
         let next = decide(&agent, &shown, &json!({"feedback": feedback})).await.unwrap();
         assert_ne!(next.interrupt.interrupt_id, shown.interrupt.interrupt_id);
         assert_eq!(next.proposal.iteration as usize, n + 1);
         assert_eq!(next.handoff.handoff_id, first.handoff.handoff_id);
         assert_eq!(next.proposal.summary_json.created_at, first.proposal.summary_json.created_at);
-        assert_eq!(args(&next)["feedback"], feedback);
-        assert_eq!(args(&next)["feedback_history"].as_array().unwrap().len(), n + 1);
+        assert_eq!(proposal_args(&next)["feedback"], feedback);
+        assert_eq!(proposal_args(&next)["feedback_history"].as_array().unwrap().len(), n + 1);
         assert_eq!(next.remaining_refinements as usize, 2 - n);
-        assert_eq!(server.calls(), n + 2);
+        assert_eq!(server.call_count(), n + 2);
         shown = next;
     }
     let prompt = server.requests()[3].body.to_string();
@@ -76,17 +80,17 @@ async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
     assert_eq!(allowed, &["approve", "reject", "preview"], "nothing is left to refine");
     let refused = decide(&agent, &shown, &json!({"feedback": "Once more."})).await.unwrap_err();
     assert!(refused.to_string().contains("no refinement is left"), "{refused}");
-    let (frames, cancel) = quiet();
-    agent.handoffs().decide(shown.handoff.handoff_id, &approve(&shown), &frames, &cancel).await.unwrap();
+    let (frames, cancel) = unwatched();
+    agent.handoffs().decide(shown.handoff.handoff_id, &approval(&shown), &frames, &cancel).await.unwrap();
     assert!(world.read_agent_md().contains("draft 3"));
-    assert_eq!(server.calls(), 4);
+    assert_eq!(server.call_count(), 4);
 }
 
 #[tokio::test]
 async fn g4_each_iteration_is_traced() {
-    let world = World::new();
-    let server = drafting(2);
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let server = numbering_server(2);
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
     decide(&agent, &first, &json!({"feedback": "Shorter, and without password=hunter2hunter2."}))
         .await
         .unwrap();
@@ -103,12 +107,12 @@ async fn g4_each_iteration_is_traced() {
 
 #[tokio::test]
 async fn m8_an_earlier_iteration_can_be_gone_back_to_without_another_draft() {
-    let world = World::new();
-    let server = drafting(3);
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let server = numbering_server(3);
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
     let second = decide(&agent, &first, &json!({"feedback": "Shorter."})).await.unwrap();
     let reverted = decide(&agent, &second, &json!({"revert_to": 0})).await.unwrap();
-    assert_eq!(server.calls(), 2);
+    assert_eq!(server.call_count(), 2);
     assert_eq!(reverted.proposal.summary_md, first.proposal.summary_md);
     assert_eq!((reverted.proposal.iteration, reverted.remaining_refinements), (2, 2));
     assert_ne!(reverted.interrupt.interrupt_id, second.interrupt.interrupt_id);
@@ -119,24 +123,25 @@ async fn m8_an_earlier_iteration_can_be_gone_back_to_without_another_draft() {
     let third = decide(&agent, &reverted, &json!({"feedback": "Longer."})).await.unwrap();
     assert!(server.requests()[2].body.to_string().contains("draft 0"));
     assert_eq!(third.proposal.iteration, 3);
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     // The decision about what was shown before the revert comes too late.
-    let stale = agent.handoffs().decide(first.handoff.handoff_id, &approve(&second), &frames, &cancel).await;
+    let stale = agent.handoffs().decide(first.handoff.handoff_id, &approval(&second), &frames, &cancel).await;
     assert!(stale.unwrap_err().to_string().contains("summary_sha256"));
-    agent.handoffs().decide(first.handoff.handoff_id, &approve(&third), &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(first.handoff.handoff_id, &approval(&third), &frames, &cancel).await.unwrap();
     assert!(world.read_agent_md().contains("draft 2"));
 }
 
 #[tokio::test]
 async fn m4_a_draft_that_failed_says_why_and_can_be_made_again() {
-    let world = World::new();
-    let refused = Reply::status(
+    let world = TestEnvironment::new();
+    let refused = ScriptedReply::status(
         400,
         r#"{"type":"error","error":{"type":"invalid_request_error","message":"no such model"}}"#,
     );
-    let replies = [refused, Reply::text("{ half"), Reply::text(DRAFT), Reply::text(" ")];
-    let server = Server::start(Script::new(replies)).unwrap();
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let replies =
+        [refused, ScriptedReply::text("{ half"), ScriptedReply::text(DRAFT), ScriptedReply::text(" ")];
+    let server = ScriptedServer::start(Script::new(replies)).unwrap();
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
     let told = |pending: &PendingHandoff| pending.problem.clone().unwrap_or_default();
     assert_eq!(first.proposal.summary_json.model, "extractive");
     assert!(
@@ -157,14 +162,14 @@ async fn m4_a_draft_that_failed_says_why_and_can_be_made_again() {
     assert_eq!(failed.proposal, good.proposal);
     let extract = decide(&agent, &failed, &json!({"redraft": {"model": "extractive"}})).await.unwrap();
     assert_eq!((extract.proposal.summary_json.model.as_str(), extract.problem), ("extractive", None));
-    assert_eq!(server.calls(), 4, "one call a draft");
+    assert_eq!(server.call_count(), 4, "one call a draft");
 }
 
 #[tokio::test]
 async fn another_model_drafts_when_a_person_names_it_and_goes_on_refining() {
-    let world = World::new();
-    let server = drafting(3);
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let server = numbering_server(3);
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
     let other = decide(&agent, &first, &json!({"redraft": {"model": "openai-chat/other"}})).await.unwrap();
     assert_eq!(other.proposal.summary_json.model, "openai-chat/other");
     let refined = decide(&agent, &other, &json!({"feedback": "Shorter."})).await.unwrap();
@@ -185,8 +190,8 @@ async fn another_model_drafts_when_a_person_names_it_and_goes_on_refining() {
 
 #[tokio::test]
 async fn g3_without_a_model_nothing_is_redrafted_and_everything_else_works() {
-    let world = World::new();
-    let (agent, first) = pending_of(world.agent(), &world).await;
+    let world = TestEnvironment::new();
+    let (agent, first) = pending_handoff(world.agent(), &world).await;
     assert_eq!(first.remaining_refinements, 0);
     for args in [json!({"feedback": "Shorter."}), json!({"redraft": {}})] {
         let refused = decide(&agent, &first, &args).await.unwrap_err();
@@ -200,10 +205,10 @@ async fn g3_without_a_model_nothing_is_redrafted_and_everything_else_works() {
 
 #[tokio::test]
 async fn g3_what_was_drafted_without_a_model_is_refined_by_one_that_came_later() {
-    let world = World::new();
-    let (_, first) = pending_of(world.agent(), &world).await;
+    let world = TestEnvironment::new();
+    let (_, first) = pending_handoff(world.agent(), &world).await;
     assert_eq!(first.remaining_refinements, 0);
-    let server = Server::start(Script::new([Reply::text(DRAFT)])).unwrap();
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT)])).unwrap();
     let agent = world.agent_with(&server);
     let shown = agent.handoffs().review(first.handoff.handoff_id).await.unwrap().pending.unwrap();
     assert_eq!(shown.remaining_refinements, 3);
@@ -213,72 +218,77 @@ async fn g3_what_was_drafted_without_a_model_is_refined_by_one_that_came_later()
 
 #[tokio::test]
 async fn a_first_draft_that_is_stopped_leaves_no_row_behind() {
-    let world = World::new();
-    let server =
-        Server::start(Script::new([Reply::text("{").then(Fault::Stall), Reply::text(DRAFT)])).unwrap();
+    let world = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("{").with_fault(ScriptedFault::Stall),
+        ScriptedReply::text(DRAFT),
+    ]))
+    .unwrap();
     let agent = world.agent_with(&server);
-    let parent = crate::world::import(&world, &agent).await.unwrap();
-    let (frames, cancel) = quiet();
+    let parent = crate::environment::import_session(&world, &agent).await.unwrap();
+    let (frames, cancel) = unwatched();
     let stop = async {
-        server.called(1).await;
+        server.wait_for_calls(1).await;
         cancel.cancel();
     };
-    let request = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel);
+    let request = agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel);
     let (stopped, ()) = tokio::join!(request, stop);
     assert!(matches!(stopped, Err(Error::Handoff(HandoffError::Stopped(_)))), "{stopped:?}");
     let all = agent.store().handoffs(journal::HandoffFilter::default()).await.unwrap();
     assert_eq!(all, []);
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let pending =
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    assert_eq!((pending.proposal.iteration, server.calls()), (0, 2));
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
+    assert_eq!((pending.proposal.iteration, server.call_count()), (0, 2));
     assert!(server.requests().iter().all(|request| request.body.to_string().contains(DRAFT_PROMPT)));
 }
 
 #[tokio::test]
 async fn a_thread_in_which_nothing_was_said_cannot_be_handed_off() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let agent = world.agent();
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let refused = agent.handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await;
+    let refused = agent.handoffs().request(thread, HandoffRequestOptions::default(), &frames, &cancel).await;
     assert!(matches!(refused, Err(Error::Handoff(HandoffError::EmptyThread(_)))), "{refused:?}");
     assert_eq!(agent.store().active_runs(Some(thread)).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn j7_a_handoff_that_nobody_decides_is_given_up_and_says_so() {
-    let world = World::new();
-    let (agent, old) = pending_of(world.agent(), &world).await;
+    let world = TestEnvironment::new();
+    let (agent, old) = pending_handoff(world.agent(), &world).await;
     let id = old.handoff.handoff_id;
     drop(agent);
-    world.change("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)");
+    world.execute_sql("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)");
     let agent = world.agent();
-    let (frames, cancel) = quiet();
-    let late = agent.handoffs().decide(id, &approve(&old), &frames, &cancel).await;
+    let (frames, cancel) = unwatched();
+    let late = agent.handoffs().decide(id, &approval(&old), &frames, &cancel).await;
     assert!(matches!(late, Err(Error::Handoff(HandoffError::Expired { .. }))), "{late:?}");
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Expired);
     assert_eq!(events(&agent, &old, EventType::HandoffExpired).await.len(), 1);
     assert_eq!(agent.runs().pending_interrupts(old.handoff.parent_thread_id).await.unwrap(), []);
     let parent = old.handoff.parent_thread_id;
-    let next = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let next =
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     assert_ne!(next.handoff.handoff_id, id);
 }
 
 #[tokio::test]
 async fn g5_a_stop_before_the_draft_begins_asks_no_model_and_keeps_the_last_good_proposal() {
-    let world = World::new();
-    let server = drafting(2);
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let server = numbering_server(2);
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    let (frames, cancel) = unwatched();
     cancel.cancel();
-    let feedback = edit(&json!({"feedback": "Shorter."}));
+    let feedback = edit_decision(&json!({"feedback": "Shorter."}));
     let stopped =
         agent.handoffs().decide(first.handoff.handoff_id, &feedback, &frames, &cancel).await.unwrap();
     let next = stopped.next.expect("the question is asked again");
-    assert_eq!((next.proposal, next.problem, server.calls()), (first.proposal.clone(), None, 1));
-    let (frames, cancel) = quiet();
-    let decided = agent.handoffs().decide(first.handoff.handoff_id, &approve(&first), &frames, &cancel).await;
+    assert_eq!((next.proposal, next.problem, server.call_count()), (first.proposal.clone(), None, 1));
+    let (frames, cancel) = unwatched();
+    let decided =
+        agent.handoffs().decide(first.handoff.handoff_id, &approval(&first), &frames, &cancel).await;
     assert!(decided.unwrap().child_thread_id.is_some());
-    assert_eq!(server.calls(), 1);
+    assert_eq!(server.call_count(), 1);
 }

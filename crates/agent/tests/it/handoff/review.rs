@@ -1,11 +1,13 @@
 //! What a person's answer to a proposal does, and what an answer of a model without content does, through the agent.
 
-use agent::{Error, HandoffRequest, PendingHandoff, RunError};
+use agent::{Error, HandoffRequestOptions, PendingHandoff, RunError};
 use protocol::{HandoffStatus, Message, RunStatus, StopReason};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server, Stop};
+use test_model::{Script, ScriptedReply, ScriptedServer, ScriptedStop};
 
-use crate::world::{DRAFT, DRAFT_PROMPT, World, approve, decisions, import, quiet};
+use crate::environment::{
+    DRAFT, DRAFT_PROMPT, TestEnvironment, approval, decisions, import_session, unwatched,
+};
 
 /// Returns the answer that approves with `args`.
 fn approve_with(args: &Value) -> protocol::Decisions {
@@ -13,14 +15,14 @@ fn approve_with(args: &Value) -> protocol::Decisions {
 }
 
 /// Returns an agent that waits for a decision about a draft whose last item is not verified.
-async fn pending(world: &World) -> (agent::Agent, PendingHandoff, Server) {
+async fn pending_unverified(world: &TestEnvironment) -> (agent::Agent, PendingHandoff, ScriptedServer) {
     let draft = DRAFT.replace("one row only.", "one row only in src/invented_file.rs.");
-    let server = Server::start(Script::new([Reply::text(draft)])).unwrap();
-    let (frames, cancel) = quiet();
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text(draft)])).unwrap();
+    let (frames, cancel) = unwatched();
     let agent = world.agent_with(&server);
-    let parent = import(world, &agent).await.unwrap();
+    let parent = import_session(world, &agent).await.unwrap();
     let pending =
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     assert!(pending.proposal.summary_md.contains("(unverified)"));
     (agent, pending, server)
 }
@@ -28,9 +30,9 @@ async fn pending(world: &World) -> (agent::Agent, PendingHandoff, Server) {
 #[tokio::test]
 async fn g1_an_approval_that_changes_nothing_accepts_what_was_shown() {
     for what in ["what was shown", "the same text", "the same title"] {
-        let world = World::new();
-        let (frames, cancel) = quiet();
-        let (agent, shown, _server) = pending(&world).await;
+        let world = TestEnvironment::new();
+        let (frames, cancel) = unwatched();
+        let (agent, shown, _server) = pending_unverified(&world).await;
         let args = match what {
             "what was shown" => json!({"handoff_id": shown.handoff.handoff_id, "iteration": 0}),
             "the same text" => json!({"summary_md": shown.proposal.summary_md.trim()}),
@@ -52,9 +54,9 @@ async fn g1_an_approval_that_changes_nothing_accepts_what_was_shown() {
 
 #[tokio::test]
 async fn g3_an_edit_of_another_type_is_refused_and_stays_pending() {
-    let world = World::new();
-    let (frames, cancel) = quiet();
-    let (agent, shown, _server) = pending(&world).await;
+    let world = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
+    let (agent, shown, _server) = pending_unverified(&world).await;
     let id = shown.handoff.handoff_id;
     for args in [
         json!({"title": 5}),
@@ -72,9 +74,9 @@ async fn g3_an_edit_of_another_type_is_refused_and_stays_pending() {
 
 #[tokio::test]
 async fn g1_a_new_title_changes_nothing_but_the_title() {
-    let world = World::new();
-    let (frames, cancel) = quiet();
-    let (agent, shown, _server) = pending(&world).await;
+    let world = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
+    let (agent, shown, _server) = pending_unverified(&world).await;
     let args = json!({"title": "Mine"});
     let decided = agent
         .handoffs()
@@ -92,9 +94,9 @@ async fn g1_a_new_title_changes_nothing_but_the_title() {
 
 #[tokio::test]
 async fn m6_an_edit_elsewhere_does_not_make_an_item_verified() {
-    let world = World::new();
-    let (frames, cancel) = quiet();
-    let (agent, shown, _server) = pending(&world).await;
+    let world = TestEnvironment::new();
+    let (frames, cancel) = unwatched();
+    let (agent, shown, _server) = pending_unverified(&world).await;
     let text = shown.proposal.summary_md.replace("Never change the file format.", "The format stays.");
     let decided = agent
         .handoffs()
@@ -110,17 +112,17 @@ async fn m6_an_edit_elsewhere_does_not_make_an_item_verified() {
 #[tokio::test]
 async fn a17_an_empty_answer_is_a_failure_that_says_so_and_the_thread_goes_on() {
     for (stop, told) in [
-        (Stop::EndTurn, "it is empty"),
-        (Stop::Refusal, "the model declined to answer"),
-        (Stop::MaxTokens, "it reached its limit before it said anything"),
+        (ScriptedStop::EndTurn, "it is empty"),
+        (ScriptedStop::Refusal, "the model declined to answer"),
+        (ScriptedStop::MaxTokens, "it reached its limit before it said anything"),
     ] {
-        let world = World::new();
-        let empty = Reply::default().stop(stop).tokens(11, 1);
-        let server = Server::start(Script::new([empty, Reply::text("Here.")])).unwrap();
-        let (frames, cancel) = quiet();
+        let world = TestEnvironment::new();
+        let empty = ScriptedReply::default().with_stop(stop).with_tokens(11, 1);
+        let server = ScriptedServer::start(Script::new([empty, ScriptedReply::text("Here.")])).unwrap();
+        let (frames, cancel) = unwatched();
         let agent = world.agent_with(&server);
         let thread = agent.threads().create(None).await.unwrap().thread_id;
-        let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+        let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
         assert_eq!(
             (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
             (RunStatus::Error, Some("model")),
@@ -129,39 +131,46 @@ async fn a17_an_empty_answer_is_a_failure_that_says_so_and_the_thread_goes_on() 
         let said = format!("{end:?}");
         assert!(said.contains("read the answer of anthropic/claude-test") && said.contains(told), "{said}");
         assert!(end.failure.as_ref().is_some_and(|failure| failure.hint.is_some()));
-        let end = agent.runs().send(thread, "Are you there?", &frames, &cancel).await.unwrap();
+        let end = agent.runs().send_message(thread, "Are you there?", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
     }
 }
 
 #[tokio::test]
 async fn g13_an_empty_first_answer_does_not_clear_the_summary() {
-    let world = World::new();
-    let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
-    let server =
-        Server::start(Script::new([draft, Reply::default().stop(Stop::EndTurn), Reply::text("Done.")]))
-            .unwrap();
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let server = ScriptedServer::start(Script::new([
+        draft,
+        ScriptedReply::default().with_stop(ScriptedStop::EndTurn),
+        ScriptedReply::text("Done."),
+    ]))
+    .unwrap();
+    let (frames, cancel) = unwatched();
     let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let shown = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let parent = import_session(&world, &agent).await.unwrap();
+    let shown =
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let id = shown.handoff.handoff_id;
-    let decided = agent.handoffs().decide(id, &approve(&shown), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approval(&shown), &frames, &cancel).await.unwrap();
     let child = decided.child_thread_id.unwrap();
-    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Seeded);
-    agent.runs().send(child, "Again.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(child, "Again.", &frames, &cancel).await.unwrap();
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Cleaned);
 }
 
 #[tokio::test]
 async fn an_answer_cut_at_its_limit_is_kept_with_the_reason() {
-    let world = World::new();
-    let server = Server::start(Script::new([Reply::text("One two").stop(Stop::MaxTokens)])).unwrap();
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("One two").with_stop(ScriptedStop::MaxTokens)
+    ]))
+    .unwrap();
+    let (frames, cancel) = unwatched();
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let end = agent.runs().send(thread, "Count.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(thread, "Count.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let events = agent.threads().events(thread).await.unwrap();
     let answer = events.iter().filter_map(protocol::Event::message).next_back();

@@ -1,16 +1,16 @@
 //! The state of a pending handoff as it is stored: what an earlier version wrote can be decided, and what cannot be read
 //! fails the run that needs it and nothing else.
 
-use agent::{Agent, Error, HandoffError, HandoffRequest, PendingHandoff};
+use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff};
 use journal::{Transaction, Write};
 use protocol::{CheckpointId, FailureKind, HandoffStatus, RunStatus, ThreadId};
 use serde_json::{Map, Value, json};
 
-use super::pending_of;
-use crate::world::{World, approve, decisions, drafting_then_answering, quiet};
+use super::pending_handoff;
+use crate::environment::{TestEnvironment, approval, decisions, drafting_server, unwatched};
 
 /// A checkpoint that a version stored which kept a channel for each part of a handoff.
-const OLD: &str = include_str!(concat!(
+const OLD_CHECKPOINT: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../handoff/src/state/migration/golden/awaiting_decision.json"
 ));
@@ -26,7 +26,7 @@ async fn change_channels(agent: &Agent, thread: ThreadId, change: impl FnOnce(&m
 
 /// Returns the channels of the old checkpoint, as the thread of `pending` would have them.
 fn old_channels(pending: &PendingHandoff) -> Map<String, Value> {
-    let mut old: Value = serde_json::from_str(OLD).unwrap();
+    let mut old: Value = serde_json::from_str(OLD_CHECKPOINT).unwrap();
     let channels = &mut old["channels"];
     channels["_handoff_metadata"]["handoff_id"] = json!(pending.handoff.handoff_id);
     channels["_handoff_metadata"]["parent_thread_id"] = json!(pending.handoff.parent_thread_id);
@@ -36,12 +36,12 @@ fn old_channels(pending: &PendingHandoff) -> Map<String, Value> {
     channels.as_object().unwrap().clone()
 }
 
-fn edit(args: &Value) -> protocol::Decisions {
+fn edit_decision(args: &Value) -> protocol::Decisions {
     let action = json!({"name": "handoff_summary", "args": args});
     decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
 }
 
-fn decline() -> protocol::Decisions {
+fn decline_decision() -> protocol::Decisions {
     decisions(r#"{"decisions":[{"type":"reject","message":"later"}]}"#)
 }
 
@@ -53,39 +53,42 @@ async fn handoff_keys(agent: &Agent, thread: ThreadId) -> Vec<String> {
 
 #[tokio::test]
 async fn a_handoff_that_waits_across_an_upgrade_is_refined_and_accepted() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
     let (id, parent) = (first.handoff.handoff_id, first.handoff.parent_thread_id);
     change_channels(&agent, parent, |channels| *channels = old_channels(&first)).await;
-    let (frames, cancel) = quiet();
-    let feedback = edit(&json!({"feedback": "Shorter."}));
+    let (frames, cancel) = unwatched();
+    let feedback = edit_decision(&json!({"feedback": "Shorter."}));
     let refined = agent.handoffs().decide(id, &feedback, &frames, &cancel).await.unwrap().next.unwrap();
     assert_eq!((refined.proposal.iteration, refined.problem.as_ref()), (1, None));
     let private: Vec<String> =
         handoff_keys(&agent, parent).await.into_iter().filter(|key| key.starts_with("_handoff")).collect();
     assert_eq!(private, ["_handoff"], "the old channels are gone with the first step");
-    let decided = agent.handoffs().decide(id, &approve(&refined), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approval(&refined), &frames, &cancel).await.unwrap();
     assert_eq!(decided.handoff.status, HandoffStatus::Seeded);
 }
 
 #[tokio::test]
 async fn a_handoff_that_waits_across_an_upgrade_is_declined() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
     let parent = first.handoff.parent_thread_id;
     change_channels(&agent, parent, |channels| *channels = old_channels(&first)).await;
-    let (frames, cancel) = quiet();
-    let decided =
-        agent.handoffs().decide(first.handoff.handoff_id, &decline(), &frames, &cancel).await.unwrap();
+    let (frames, cancel) = unwatched();
+    let decided = agent
+        .handoffs()
+        .decide(first.handoff.handoff_id, &decline_decision(), &frames, &cancel)
+        .await
+        .unwrap();
     assert_eq!((decided.handoff.status, decided.end.status), (HandoffStatus::Declined, RunStatus::Success));
     assert_eq!(handoff_keys(&agent, parent).await, ["handoff_approved", "handoff_decision", "_handoff"]);
 }
 
 /// Returns a pending handoff whose state cannot be read.
-async fn unreadable(world: &World, agent: Agent) -> (Agent, PendingHandoff) {
-    let (agent, pending) = pending_of(agent, world).await;
+async fn pending_with_unreadable_state(world: &TestEnvironment, agent: Agent) -> (Agent, PendingHandoff) {
+    let (agent, pending) = pending_handoff(agent, world).await;
     let garbage = json!({"stage": "paused"});
     let parent = pending.handoff.parent_thread_id;
     change_channels(&agent, parent, |channels| drop(channels.insert("_handoff".to_owned(), garbage))).await;
@@ -94,44 +97,52 @@ async fn unreadable(world: &World, agent: Agent) -> (Agent, PendingHandoff) {
 
 #[tokio::test]
 async fn a_decision_that_needs_an_unreadable_state_fails_its_run_and_can_be_taken_again() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (agent, pending) = unreadable(&world, world.agent_with(&server)).await;
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, pending) = pending_with_unreadable_state(&world, world.agent_with(&server)).await;
     let (id, parent) = (pending.handoff.handoff_id, pending.handoff.parent_thread_id);
-    let (frames, cancel) = quiet();
-    let failed = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap_err();
+    let (frames, cancel) = unwatched();
+    let failed = agent.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap_err();
     let Error::Handoff(HandoffError::NotDrafted { reason, .. }) = &failed else { panic!("{failed:?}") };
     assert!(reason.starts_with("read the state `_handoff`: "), "{reason}");
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
     // Nothing is drafted again: the row and its proposals are the truth.
-    let again = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    assert_eq!((&again.proposal, server.calls()), (&pending.proposal, 1));
-    let decided = agent.handoffs().decide(id, &approve(&again), &frames, &cancel).await.unwrap();
+    let again =
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
+    assert_eq!((&again.proposal, server.call_count()), (&pending.proposal, 1));
+    let decided = agent.handoffs().decide(id, &approval(&again), &frames, &cancel).await.unwrap();
     assert_eq!(decided.handoff.status, HandoffStatus::Seeded);
 }
 
 #[tokio::test]
 async fn an_unreadable_state_is_no_reason_not_to_decline() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (agent, pending) = unreadable(&world, world.agent_with(&server)).await;
-    let (frames, cancel) = quiet();
-    let decided =
-        agent.handoffs().decide(pending.handoff.handoff_id, &decline(), &frames, &cancel).await.unwrap();
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, pending) = pending_with_unreadable_state(&world, world.agent_with(&server)).await;
+    let (frames, cancel) = unwatched();
+    let decided = agent
+        .handoffs()
+        .decide(pending.handoff.handoff_id, &decline_decision(), &frames, &cancel)
+        .await
+        .unwrap();
     assert_eq!((decided.handoff.status, decided.end.status), (HandoffStatus::Declined, RunStatus::Success));
     let parent = pending.handoff.parent_thread_id;
-    let next = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let next =
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     assert_ne!(next.handoff.handoff_id, pending.handoff.handoff_id);
 }
 
 #[tokio::test]
 async fn an_unreadable_state_is_no_reason_not_to_talk() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    let (agent, pending) = unreadable(&world, world.agent_with(&server)).await;
-    let (frames, cancel) = quiet();
-    let end =
-        agent.runs().send(pending.handoff.parent_thread_id, "Go on here.", &frames, &cancel).await.unwrap();
+    let world = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, pending) = pending_with_unreadable_state(&world, world.agent_with(&server)).await;
+    let (frames, cancel) = unwatched();
+    let end = agent
+        .runs()
+        .send_message(pending.handoff.parent_thread_id, "Go on here.", &frames, &cancel)
+        .await
+        .unwrap();
     assert_eq!(end.status, RunStatus::Success);
     assert_eq!(
         agent.handoffs().get(pending.handoff.handoff_id).await.unwrap().status,
@@ -141,21 +152,21 @@ async fn an_unreadable_state_is_no_reason_not_to_talk() {
 
 #[tokio::test]
 async fn a_state_of_any_room_that_cannot_be_read_fails_one_run_with_a_reason() {
-    let world = World::new();
-    let server = drafting_then_answering();
+    let world = TestEnvironment::new();
+    let server = drafting_server();
     let agent = world.agent_with(&server);
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
     let garbage = || json!({"attempts": "many"});
     change_channels(&agent, thread, |channels| {
         drop(channels.insert("_compaction_stuck".to_owned(), garbage()));
     })
     .await;
-    let failed = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
+    let failed = agent.runs().send_message(thread, "And now?", &frames, &cancel).await.unwrap();
     let failure = failed.failure.unwrap();
     assert_eq!((failed.status, failure.kind), (RunStatus::Error, FailureKind::Store));
     assert!(failure.message.contains("`_compaction_stuck`") && failure.hint.is_some());
-    let end = agent.runs().send(thread, "Again.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send_message(thread, "Again.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "the failed run removed it");
 }

@@ -2,19 +2,19 @@
 //! form that sends back all it was shown decides it.
 
 use agent::{Agent, Error, PendingHandoff, RunError};
-use handoff::{TOLD_TYPES, as_messages};
+use handoff::{QUESTION_EVENT_TYPES, handoff_messages};
 use journal::{EventQuery, HandoffFilter};
 use protocol::{Decisions, Message};
 use serde_json::{Map, Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::pending_of;
-use crate::world::{DRAFT, World, decisions, quiet};
+use super::pending_handoff;
+use crate::environment::{DRAFT, TestEnvironment, decisions, unwatched};
 
 /// Returns the parent's calls and their results, a line each.
-async fn shown(world: &World, pending: &PendingHandoff) -> Vec<String> {
+async fn call_lines(world: &TestEnvironment, pending: &PendingHandoff) -> Vec<String> {
     let (store, parent) = (world.store(), pending.handoff.parent_thread_id);
-    let query = EventQuery { types: TOLD_TYPES.to_vec(), ..EventQuery::after(0, 500) };
+    let query = EventQuery { types: QUESTION_EVENT_TYPES.to_vec(), ..EventQuery::after(0, 500) };
     let events = store.events(parent, query).await.unwrap();
     let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };
     let mut handoffs = Vec::new();
@@ -23,21 +23,21 @@ async fn shown(world: &World, pending: &PendingHandoff) -> Vec<String> {
         handoffs.push((handoff, proposals));
     }
     let line = |message: &Message| match message {
-        Message::Tool(result) => format!("{}: {}", place(&result.call_id), message.text()),
+        Message::Tool(result) => format!("{}: {}", call_position(&result.call_id), message.text()),
         Message::Ai(_) | Message::Human(_) => {
-            message.tool_calls().map(|(id, name, _)| format!("{} calls {name}", place(id))).collect()
+            message.tool_calls().map(|(id, name, _)| format!("{} calls {name}", call_position(id))).collect()
         }
     };
-    as_messages(&events, &handoffs).iter().map(|(_, message)| line(message)).collect()
+    handoff_messages(&events, &handoffs).iter().map(|(_, message)| line(message)).collect()
 }
 
-fn place(call_id: &str) -> &str {
+fn call_position(call_id: &str) -> &str {
     call_id.rsplit('-').next().unwrap()
 }
 
 /// Returns what a form sends that was shown the question and changed `fields`: everything, as text where it is JSON.
-fn form(pending: &PendingHandoff, fields: &Value) -> Decisions {
-    let mut args = handoff::editable(&pending.interrupt.payload.action_requests[0].args);
+fn form_decisions(pending: &PendingHandoff, fields: &Value) -> Decisions {
+    let mut args = handoff::editable_args(&pending.interrupt.payload.action_requests[0].args);
     for (key, value) in fields.as_object().unwrap() {
         args[key] = value.clone();
     }
@@ -50,23 +50,34 @@ fn form(pending: &PendingHandoff, fields: &Value) -> Decisions {
     decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
 }
 
-async fn decide(agent: &Agent, pending: &PendingHandoff, fields: &Value) -> agent::Result<agent::Decided> {
-    let (frames, cancel) = quiet();
-    agent.handoffs().decide(pending.handoff.handoff_id, &form(pending, fields), &frames, &cancel).await
+async fn decide(
+    agent: &Agent,
+    pending: &PendingHandoff,
+    fields: &Value,
+) -> agent::Result<agent::HandoffOutcome> {
+    let (frames, cancel) = unwatched();
+    agent
+        .handoffs()
+        .decide(pending.handoff.handoff_id, &form_decisions(pending, fields), &frames, &cancel)
+        .await
 }
 
 #[tokio::test]
 async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let shorter = DRAFT.replace("last row\"", "last row, shorter\"");
-    let server =
-        Server::start(Script::new([Reply::text(DRAFT), Reply::text(shorter), Reply::text("Well.")])).unwrap();
-    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
-    assert_eq!(shown(&world, &first).await, ["0 calls handoff_summary"]);
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text(DRAFT),
+        ScriptedReply::text(shorter),
+        ScriptedReply::text("Well."),
+    ]))
+    .unwrap();
+    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    assert_eq!(call_lines(&world, &first).await, ["0 calls handoff_summary"]);
     let refined = decide(&agent, &first, &json!({"feedback": "Shorter."})).await.unwrap();
     let second = refined.next.unwrap();
     assert_eq!(
-        shown(&world, &second).await,
+        call_lines(&world, &second).await,
         ["0 calls handoff_summary", "0: Refined: Shorter.", "1 calls handoff_summary"]
     );
     // Somebody who still looks at the first draft decides nothing about the second.
@@ -77,14 +88,14 @@ async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
     let accepted = decide(&agent, &second, &json!({})).await.unwrap();
     assert_eq!(accepted.proposal.summary_sha256, second.proposal.summary_sha256);
     let child = accepted.child_thread_id.unwrap();
-    let told = shown(&world, &second).await;
+    let told = call_lines(&world, &second).await;
     assert_eq!(
         told[3..],
-        [format!("1: Accepted: the work goes on in thread {child}, which begins with the summary.")]
+        [format!("1: Accepted: the work continues in thread {child}, which starts with the summary.")]
     );
     // It is for people: the parent's model is told nothing of it.
-    let (frames, cancel) = quiet();
-    agent.runs().send(second.handoff.parent_thread_id, "Go on.", &frames, &cancel).await.unwrap();
+    let (frames, cancel) = unwatched();
+    agent.runs().send_message(second.handoff.parent_thread_id, "Go on.", &frames, &cancel).await.unwrap();
     let sent = server.requests().last().unwrap().body["messages"].to_string();
     assert!(!sent.contains("handoff_summary") && !sent.contains("handoff-"), "{sent}");
 }
@@ -95,17 +106,17 @@ async fn g19_a_form_takes_the_persons_own_text_and_a_refusal() {
         (json!({"summary_md": "**Mine**\n\n### Objective\n- Go on."}), "Mine"),
         (json!({"title": "Mine too"}), "Mine too"),
     ] {
-        let world = World::new();
-        let server = Server::start(Script::new([Reply::text(DRAFT)])).unwrap();
-        let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
+        let world = TestEnvironment::new();
+        let server = ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT)])).unwrap();
+        let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
         let decided = decide(&agent, &pending, &fields).await.unwrap();
         assert_eq!(decided.proposal.summary_json.title, title);
-        assert_eq!(shown(&world, &pending).await.len(), 2);
+        assert_eq!(call_lines(&world, &pending).await.len(), 2);
     }
-    let world = World::new();
-    let server = Server::start(Script::new([Reply::text(DRAFT)])).unwrap();
-    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
-    let (frames, cancel) = quiet();
+    let world = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT)])).unwrap();
+    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (frames, cancel) = unwatched();
     let id = pending.handoff.handoff_id;
     for wrong in [
         r#"{"type":"respond","message":"Why?"}"#,
@@ -120,6 +131,6 @@ async fn g19_a_form_takes_the_persons_own_text_and_a_refusal() {
     }
     let no = decisions(r#"{"decisions":[{"type":"reject","message":"Not yet."}]}"#);
     agent.handoffs().decide(id, &no, &frames, &cancel).await.unwrap();
-    let told = shown(&world, &pending).await;
+    let told = call_lines(&world, &pending).await;
     assert_eq!(told[1..], ["0: Declined by the person: \u{201c}Not yet.\u{201d}."]);
 }

@@ -1,172 +1,182 @@
 //! When old turns leave a conversation, and what is left of them: in the next request, in the history, in a trace, in a
 //! search; and that no turn waits for it.
 
-use agent::{Found, SearchRequest};
-use protocol::{ArchiveReason, RunStatus, TurnRole};
-use test_model::Place;
+use agent::{SearchHitSource, SearchRequest};
+use protocol::{ArchiveReason, MessageRole, RunStatus};
+use test_model::GatePosition;
 
 use super::*;
-use crate::world::{assert_paired, texts};
+use crate::environment::{assert_paired, message_texts};
 
 #[tokio::test]
 async fn f7_what_is_over_the_budget_leaves_the_next_request_and_stays_findable() {
-    let (world, server) = (World::new(), keeping_server());
-    let agent = agent_of(&world, &server, (BUDGET, ""));
-    let thread = talked(&agent, 6).await;
-    let whole = texts(&agent, thread).await;
-    assert_eq!(due(&agent).await, [thread.to_string()]);
-    assert_eq!(transfers(&server).len(), 0, "no turn waits for a summary");
-    let before = newest(&server).body;
+    let (world, server) = (TestEnvironment::new(), summarizing_server());
+    let agent = agent_of(&world, &server, (BUDGET_TOKENS, ""));
+    let thread = talk_turns(&agent, 6).await;
+    let whole = message_texts(&agent, thread).await;
+    assert_eq!(queued_threads(&agent).await, [thread.to_string()]);
+    assert_eq!(summarizer_requests(&server).len(), 0, "no turn waits for a summary");
+    let before = newest_request(&server).body;
     assert!(
-        before["messages"].to_string().contains(FIRST)
+        before["messages"].to_string().contains(FIRST_TURN_TEXT)
             && !before["system"].to_string().contains("recent_memory")
     );
 
-    let settled = settled(&agent).await;
+    let settled = settle_memory(&agent).await;
     assert_eq!(
         (settled.len(), settled[0].reason, settled[0].model.as_str()),
-        (1, ArchiveReason::Budget, MODEL)
+        (1, ArchiveReason::Budget, TEST_MODEL)
     );
-    assert_eq!((due(&agent).await.len(), transfers(&server).len()), (0, 1));
-    sent(&agent, thread, "And now?").await;
-    let after = newest(&server).body;
+    assert_eq!((queued_threads(&agent).await.len(), summarizer_requests(&server).len()), (0, 1));
+    send_message(&agent, thread, "And now?").await;
+    let after = newest_request(&server).body;
     assert_paired(&after);
     let (messages, system) = (after["messages"].to_string(), after["system"].to_string());
-    assert!(!messages.contains(FIRST) && !messages.contains("Request 2."), "{messages}");
+    assert!(!messages.contains(FIRST_TURN_TEXT) && !messages.contains("Request 2."), "{messages}");
     assert!(messages.contains("Request 6.") && messages.contains("And now?"), "{messages}");
-    assert!(system.contains(SUMMARY) && system.contains("<recent_memory>"), "{system}");
-    assert!(!after["messages"].to_string().contains(SUMMARY), "it is reference data and no message");
+    assert!(system.contains(SUMMARY_TEXT) && system.contains("<recent_memory>"), "{system}");
+    assert!(!after["messages"].to_string().contains(SUMMARY_TEXT), "it is reference data and no message");
 
-    let texts = texts(&agent, thread).await;
+    let texts = message_texts(&agent, thread).await;
     assert_eq!(texts[..whole.len()], whole[..], "people see everything");
     let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
-    assert_eq!((trace.len(), trace[0].role, trace[0].is_archived), (14, TurnRole::User, true));
-    assert!(trace[0].content.contains(FIRST) && !trace[13].is_archived);
+    assert_eq!((trace.len(), trace[0].role, trace[0].is_archived), (14, MessageRole::User, true));
+    assert!(trace[0].content.contains(FIRST_TURN_TEXT) && !trace[13].is_archived);
     assert_eq!(trace[0].summary_id, Some(settled[0].summary_id));
     assert_eq!(trace.iter().filter(|turn| turn.is_archived).count() as u64, settled[0].turns);
-    let found = agent.memory().search(&SearchRequest::of("code word walnut-17")).await.unwrap().hits;
-    let first = found.iter().find(|hit| matches!(hit.found, Found::Message { thread_id, seq, .. } if thread_id == thread && seq == trace[0].seq));
+    let found = agent.memory().search(&SearchRequest::new("code word walnut-17")).await.unwrap().hits;
+    let first = found.iter().find(|hit| matches!(hit.source, SearchHitSource::Message { thread_id, seq, .. } if thread_id == thread && seq == trace[0].seq));
     assert!(first.is_some(), "{found:?}");
     let recent = agent.memory().recent_summaries(10).await.unwrap();
     assert_eq!((recent.len(), recent[0].summary.id), (1, settled[0].summary_id));
     assert_eq!((recent[0].thread_id, recent[0].turns), (Some(thread), settled[0].turns));
-    assert!(recent[0].summary.summary_text.contains(SUMMARY));
+    assert!(recent[0].summary.summary_text.contains(SUMMARY_TEXT));
 }
 
 #[tokio::test]
 async fn f7_what_a_model_is_told_stays_the_same_for_a_whole_run() {
-    let world = World::new();
-    let replies = summarisers().into_iter().chain([
-        unreported(Reply::call("c1", "ls", serde_json::json!({})))
+    let world = TestEnvironment::new();
+    let replies = summarizer_replies().into_iter().chain([
+        without_usage(ScriptedReply::call("c1", "ls", serde_json::json!({})))
             .when_body_contains("Look around.")
             .when_turn_is(2, 1),
-        unreported(Reply::text("Done.")).repeated(),
+        without_usage(ScriptedReply::text("Done.")).with_repeat(),
     ]);
-    let server = Server::start(Script::new(replies)).unwrap();
+    let server = ScriptedServer::start(Script::new(replies)).unwrap();
     let agent = agent_of(&world, &server, (400, ""));
-    let thread = talked(&agent, 2).await;
-    settled(&agent).await;
+    let thread = talk_turns(&agent, 2).await;
+    settle_memory(&agent).await;
     // Another thread has a summary by now; this run has begun with what there was.
-    let before = server.calls();
-    sent(&agent, thread, "Look around.").await;
+    let before = server.call_count();
+    send_message(&agent, thread, "Look around.").await;
     let requests = &server.requests()[before..];
     assert_eq!(requests.len(), 2);
     assert_eq!(requests[0].body["system"], requests[1].body["system"]);
-    assert!(requests[0].body["system"].to_string().contains(SUMMARY));
+    assert!(requests[0].body["system"].to_string().contains(SUMMARY_TEXT));
 }
 
 #[tokio::test]
 async fn f8_nothing_is_transferred_while_a_run_is_active() {
-    let world = World::new();
-    let gated =
-        unreported(Reply::text("Done.")).when_body_contains("Take your time.").gated("held", Place::Start);
-    let done = unreported(Reply::text("Done.")).repeated();
-    let server = Server::start(Script::new(summarisers().into_iter().chain([gated, done]))).unwrap();
-    let agent = agent_of(&world, &server, (BUDGET, ""));
-    let thread = talked(&agent, 6).await;
-    let calls = server.calls();
-    let (frames, cancel) = quiet();
-    let turn = agent.runs().send(thread, "Take your time.", &frames, &cancel);
+    let world = TestEnvironment::new();
+    let gated = without_usage(ScriptedReply::text("Done."))
+        .when_body_contains("Take your time.")
+        .with_gate("held", GatePosition::Start);
+    let done = without_usage(ScriptedReply::text("Done.")).with_repeat();
+    let server =
+        ScriptedServer::start(Script::new(summarizer_replies().into_iter().chain([gated, done]))).unwrap();
+    let agent = agent_of(&world, &server, (BUDGET_TOKENS, ""));
+    let thread = talk_turns(&agent, 6).await;
+    let calls = server.call_count();
+    let (frames, cancel) = unwatched();
+    let turn = agent.runs().send_message(thread, "Take your time.", &frames, &cancel);
     let meanwhile = async {
-        server.called(calls + 1).await;
-        assert_eq!(settled(&agent).await, []);
-        assert_eq!((transfers(&server).len(), due(&agent).await.len()), (0, 1));
-        server.open("held");
+        server.wait_for_calls(calls + 1).await;
+        assert_eq!(settle_memory(&agent).await, []);
+        assert_eq!((summarizer_requests(&server).len(), queued_threads(&agent).await.len()), (0, 1));
+        server.open_gate("held");
     };
     let (end, ()) = futures::join!(turn, meanwhile);
     assert_eq!(end.unwrap().status, RunStatus::Success);
-    assert_eq!(settled(&agent).await.len(), 1);
+    assert_eq!(settle_memory(&agent).await.len(), 1);
 }
 
 #[tokio::test]
 async fn f8_a_turn_that_begins_during_a_transfer_is_not_hindered_and_goes_first() {
-    let world = World::new();
-    let slow = Reply::text(SUMMARY).when_body_contains(TRANSFER).gated("held", Place::Start);
-    let server = Server::start(Script::new(
-        [slow].into_iter().chain(summarisers()).chain([unreported(Reply::text("Done.")).repeated()]),
+    let world = TestEnvironment::new();
+    let slow = ScriptedReply::text(SUMMARY_TEXT)
+        .when_body_contains(MEMORY_SUMMARIZER_PROMPT)
+        .with_gate("held", GatePosition::Start);
+    let server = ScriptedServer::start(Script::new(
+        [slow]
+            .into_iter()
+            .chain(summarizer_replies())
+            .chain([without_usage(ScriptedReply::text("Done.")).with_repeat()]),
     ))
     .unwrap();
-    let agent = agent_of(&world, &server, (BUDGET, ""));
-    let thread = talked(&agent, 6).await;
-    let calls = server.calls();
+    let agent = agent_of(&world, &server, (BUDGET_TOKENS, ""));
+    let thread = talk_turns(&agent, 6).await;
+    let calls = server.call_count();
     let meanwhile = async {
-        server.called(calls + 1).await;
-        sent(&agent, thread, "A turn in between.").await;
-        let request = newest(&server).body["messages"].to_string();
-        assert!(request.contains(FIRST) && request.contains("A turn in between."), "nothing has left yet");
-        server.open("held");
+        server.wait_for_calls(calls + 1).await;
+        send_message(&agent, thread, "A turn in between.").await;
+        let request = newest_request(&server).body["messages"].to_string();
+        assert!(
+            request.contains(FIRST_TURN_TEXT) && request.contains("A turn in between."),
+            "nothing has left yet"
+        );
+        server.open_gate("held");
     };
-    let (_, ()) = futures::join!(settled(&agent), meanwhile);
-    settled(&agent).await;
+    let (_, ()) = futures::join!(settle_memory(&agent), meanwhile);
+    settle_memory(&agent).await;
     let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
     let archived = trace.iter().filter(|turn| turn.is_archived).count();
     assert!(archived > 0 && trace.len() == 14, "{archived} of {}", trace.len());
-    sent(&agent, thread, "And now?").await;
-    let request = newest(&server).body["messages"].to_string();
-    assert!(!request.contains(FIRST) && request.contains("A turn in between."), "{request}");
-    let told: u64 = archives(&agent, thread).await.iter().map(|archived| archived.turn_count).sum();
+    send_message(&agent, thread, "And now?").await;
+    let request = newest_request(&server).body["messages"].to_string();
+    assert!(!request.contains(FIRST_TURN_TEXT) && request.contains("A turn in between."), "{request}");
+    let told: u64 = turns_archived(&agent, thread).await.iter().map(|archived| archived.turn_count).sum();
     assert_eq!(told, archived as u64, "each turn is in one summary");
 }
 
 #[tokio::test]
 async fn the_search_index_catches_up_behind_a_turn() {
-    let (world, server) = (World::new(), keeping_server());
-    let agent = agent_of(&world, &server, (BUDGET, ""));
-    talked(&agent, 2).await;
-    let behind = || world.asked("SELECT thread_id FROM thread_heads WHERE indexed_seq < last_seq");
+    let (world, server) = (TestEnvironment::new(), summarizing_server());
+    let agent = agent_of(&world, &server, (BUDGET_TOKENS, ""));
+    talk_turns(&agent, 2).await;
+    let behind = || world.query_texts("SELECT thread_id FROM thread_heads WHERE indexed_seq < last_seq");
     assert_eq!(behind().len(), 1, "no turn waits for it");
-    settled(&agent).await;
+    settle_memory(&agent).await;
     assert_eq!(behind(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn f8_a_thread_within_its_budget_is_left_alone() {
-    let (world, server) = (World::new(), keeping_server());
+    let (world, server) = (TestEnvironment::new(), summarizing_server());
     let agent = agent_of(&world, &server, (100_000, ""));
-    let thread = talked(&agent, 4).await;
-    assert_eq!(due(&agent).await, Vec::<String>::new());
-    assert_eq!(settled(&agent).await, []);
-    assert_eq!(archives(&agent, thread).await, []);
+    let thread = talk_turns(&agent, 4).await;
+    assert_eq!(queued_threads(&agent).await, Vec::<String>::new());
+    assert_eq!(settle_memory(&agent).await, []);
+    assert_eq!(turns_archived(&agent, thread).await, []);
 }
 
 #[tokio::test]
 async fn f8_memory_that_is_off_keeps_nothing_and_shows_nothing() {
-    let (world, server) = (World::new(), keeping_server());
-    let agent = agent_of(&world, &server, (BUDGET, "enabled = false"));
-    let thread = talked(&agent, 6).await;
-    crate::compaction::compacted(&agent, thread).await.unwrap();
-    assert_eq!(due(&agent).await, Vec::<String>::new());
-    assert_eq!(settled(&agent).await, []);
-    assert!(!newest(&server).body["system"].to_string().contains("recent_memory"));
+    let (world, server) = (TestEnvironment::new(), summarizing_server());
+    let agent = agent_of(&world, &server, (BUDGET_TOKENS, "enabled = false"));
+    let thread = talk_turns(&agent, 6).await;
+    crate::compaction::compact_thread(&agent, thread).await.unwrap();
+    assert_eq!(queued_threads(&agent).await, Vec::<String>::new());
+    assert_eq!(settle_memory(&agent).await, []);
+    assert!(!newest_request(&server).body["system"].to_string().contains("recent_memory"));
 }
 
 #[tokio::test]
 async fn f8_without_a_model_the_extract_is_kept() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let agent = world.agent();
-    let thread = crate::compaction::filled(&agent, 3_000).await;
-    crate::compaction::compacted(&agent, thread).await.unwrap();
-    let settled = settled(&agent).await;
+    let thread = crate::compaction::filled_thread(&agent, 3_000).await;
+    crate::compaction::compact_thread(&agent, thread).await.unwrap();
+    let settled = settle_memory(&agent).await;
     assert_eq!(
         (settled.len(), settled[0].model.as_str(), settled[0].reason),
         (1, "extractive", ArchiveReason::Compaction)
@@ -175,32 +185,39 @@ async fn f8_without_a_model_the_extract_is_kept() {
 
 #[tokio::test]
 async fn the_doctor_tells_which_model_of_the_settings_cannot_be_used() {
-    let (world, server) = (World::new(), keeping_server());
-    world.configure_with(&server, "[compaction]\nmodel = \"nobody/knows\"\n[memory]\nmodel = \"gemini\"\n");
-    let agent = world.agent_over(world.store(), MODEL);
-    let checks = agent.admin().doctor().await;
+    let (world, server) = (TestEnvironment::new(), summarizing_server());
+    world.configure_with_extra(
+        &server,
+        "[compaction]\nmodel = \"nobody/knows\"\n[memory]\nmodel = \"gemini\"\n",
+    );
+    let agent = world.agent_over(world.store(), TEST_MODEL);
+    let checks = agent.admin().run_doctor().await;
     for (name, given) in [("compaction.model", "nobody/knows"), ("memory.model", "gemini")] {
         let check = checks.iter().find(|check| check.name == name).unwrap();
-        assert_eq!(check.verdict, agent::Verdict::Warn);
+        assert_eq!(check.verdict, agent::CheckStatus::Warn);
         assert!(check.detail.contains(given) && check.hint.is_some(), "{check:?}");
     }
-    let thread = talked(&agent, 1).await;
+    let thread = talk_turns(&agent, 1).await;
     crate::compaction::append(&agent, thread, &crate::compaction::turns(1..9, 3_000)).await;
-    crate::compaction::compacted(&agent, thread).await.unwrap();
-    assert_eq!(settled(&agent).await[0].model, "extractive", "no other provider is shown what was said");
-    assert_eq!(transfers(&server).len(), 0);
-    assert!(agent.memory().summariser_problem().unwrap().contains("`gemini`"));
+    crate::compaction::compact_thread(&agent, thread).await.unwrap();
+    assert_eq!(
+        settle_memory(&agent).await[0].model,
+        "extractive",
+        "no other provider is shown what was said"
+    );
+    assert_eq!(summarizer_requests(&server).len(), 0);
+    assert!(agent.memory().summarizer_problem().unwrap().contains("`gemini`"));
     for (setting, is_told) in [("none", false), ("anthropic/claude-haiku-4-5", true)] {
-        world.configure_with(&server, &format!("[memory]\nmodel = \"{setting}\"\n"));
-        let checks = world.agent_over(world.store(), MODEL).admin().doctor().await;
+        world.configure_with_extra(&server, &format!("[memory]\nmodel = \"{setting}\"\n"));
+        let checks = world.agent_over(world.store(), TEST_MODEL).admin().run_doctor().await;
         let check = checks.iter().find(|check| check.name == "memory.model");
-        assert_eq!(check.map(|check| check.verdict), is_told.then_some(agent::Verdict::Ok), "{setting}");
+        assert_eq!(check.map(|check| check.verdict), is_told.then_some(agent::CheckStatus::Ok), "{setting}");
     }
 }
 
 #[tokio::test]
 async fn f4_notes_that_cannot_be_read_are_told_of_and_not_taken_for_none() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let agent = world.agent();
     let notes = || async { agent.memory().stats().await.unwrap().agent_md };
     let none = notes().await;
@@ -221,10 +238,10 @@ fn a_mistake_in_the_settings_is_told_when_they_are_read() {
         ("tokens = 1", "unknown field `tokens`"),
         ("summary_tokens = 1", "`memory.summary_tokens` is 1"),
     ] {
-        let world = World::new();
+        let world = TestEnvironment::new();
         world.home().create().unwrap();
-        std::fs::write(world.home().config(), format!("[memory]\n{section}\n")).unwrap();
-        let error = agent::Config::read(&world.home().config()).unwrap_err().to_string();
+        std::fs::write(world.home().config_path(), format!("[memory]\n{section}\n")).unwrap();
+        let error = agent::ConfigFile::read(&world.home().config_path()).unwrap_err().to_string();
         assert!(error.contains(told), "{section}: {error}");
     }
 }

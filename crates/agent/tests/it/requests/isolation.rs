@@ -1,38 +1,38 @@
 //! Two people over one journal: what is one's is not there for the other.
 
 use agent::{
-    Agent, Error, HandoffError, HandoffRequest, IfExists, ItemSearch, Policy, RecallQuery, RunError,
-    SearchRequest, ThreadError, ThreadFilter, Wanted,
+    Agent, ApprovalPolicy, Error, HandoffError, HandoffRequestOptions, IfExists, ItemSearch, MessageFilter,
+    RecallQuery, RunError, SearchRequest, ThreadError, ThreadFilter,
 };
 use jiff::Timestamp;
-use protocol::{Rating, RunId, RunStatus, Scope, ThreadId, UserId};
+use protocol::{OwnerScope, Rating, RunId, RunStatus, ThreadId, UserId};
 use serde_json::{Map, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::{blank, run, said, told, try_run};
-use crate::world::{World, quiet};
+use super::{blank_thread, run, said, transcript_lines, try_run};
+use crate::environment::{TestEnvironment, unwatched};
 
-struct People {
-    world: World,
-    _server: Server,
+struct TwoUsers {
+    world: TestEnvironment,
+    _server: ScriptedServer,
     /// The person at the machine.
-    own: Agent,
+    operator: Agent,
     alice: Agent,
     bob: Agent,
 }
 
-fn people() -> People {
-    let world = World::new();
-    let server = Server::start(Script::new([Reply::text("Noted.").repeated()])).unwrap();
+fn two_users() -> TwoUsers {
+    let world = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("Noted.").with_repeat()])).unwrap();
     let own = world.agent_with(&server);
-    let scoped = |name: &str| own.scoped(Scope::Owner(Some(name.parse::<UserId>().unwrap())));
+    let scoped = |name: &str| own.scoped(OwnerScope::Owner(Some(name.parse::<UserId>().unwrap())));
     let (alice, bob) = (scoped("alice"), scoped("bob"));
-    People { world, _server: server, own, alice, bob }
+    TwoUsers { world, _server: server, operator: own, alice, bob }
 }
 
 /// A conversation of one person, about a word that nobody else says.
-async fn talked(agent: &Agent, word: &str) -> (ThreadId, RunId) {
-    let thread = blank(agent).await;
+async fn start_conversation(agent: &Agent, word: &str) -> (ThreadId, RunId) {
+    let thread = blank_thread(agent).await;
     let end = run(agent, thread, said(&format!("Remember the {word}."))).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     (thread, end.run_id)
@@ -40,8 +40,8 @@ async fn talked(agent: &Agent, word: &str) -> (ThreadId, RunId) {
 
 #[tokio::test]
 async fn k1_a_thread_of_somebody_else_is_not_there() {
-    let People { own, alice, bob, .. } = &people();
-    let (thread, run_id) = talked(alice, "quince").await;
+    let TwoUsers { operator, alice, bob, .. } = &two_users();
+    let (thread, run_id) = start_conversation(alice, "quince").await;
     assert_eq!(alice.user().unwrap().as_str(), "alice");
     assert_eq!(alice.assistant_id().as_str(), "agent@alice");
     let metadata = alice.store().thread(thread).await.unwrap().unwrap().metadata;
@@ -49,8 +49,8 @@ async fn k1_a_thread_of_somebody_else_is_not_there() {
         (&metadata["graph_id"], &metadata["assistant_id"]),
         (&json!("agent"), &json!("fe096781-5601-53d2-b2f6-0d3403f7e9ca"))
     );
-    let (frames, cancel) = quiet();
-    for other in [own, bob] {
+    let (frames, cancel) = unwatched();
+    for other in [operator, bob] {
         let unknown = |error: &Error| {
             matches!(error, Error::Thread(ThreadError::Unknown(_)) | Error::Run(RunError::Unknown(_)))
         };
@@ -58,21 +58,21 @@ async fn k1_a_thread_of_somebody_else_is_not_there() {
             try_run(other, thread, RunId::generate(), said("x")).await.map(drop).unwrap_err(),
             other
                 .runs()
-                .queue(RunId::generate(), thread, &super::request(said("x")))
+                .enqueue(RunId::generate(), thread, &super::request(said("x")))
                 .await
                 .map(drop)
                 .unwrap_err(),
-            other.threads().patch(thread, Map::new()).await.map(drop).unwrap_err(),
-            other.runs().roll_back(run_id).await.unwrap_err(),
-            other.runs().forget(run_id).await.unwrap_err(),
-            other.runs().cancel_queued(run_id).await.map(drop).unwrap_err(),
-            other.runs().stop(thread).await.map(drop).unwrap_err(),
+            other.threads().patch_metadata(thread, Map::new()).await.map(drop).unwrap_err(),
+            other.runs().roll_back_run(run_id).await.unwrap_err(),
+            other.runs().forget_run(run_id).await.unwrap_err(),
+            other.runs().cancel_queued_run(run_id).await.map(drop).unwrap_err(),
+            other.runs().stop_thread(thread).await.map(drop).unwrap_err(),
             other.threads().delete(thread).await.unwrap_err(),
-            other.runs().events_of(run_id, 0, 10).await.map(drop).unwrap_err(),
+            other.runs().run_events(run_id, 0, 10).await.map(drop).unwrap_err(),
             other.runs().set_feedback(run_id, Some(Rating::Up), None).await.map(drop).unwrap_err(),
             other
                 .handoffs()
-                .request(thread, HandoffRequest::default(), &frames, &cancel)
+                .request(thread, HandoffRequestOptions::default(), &frames, &cancel)
                 .await
                 .map(drop)
                 .unwrap_err(),
@@ -87,21 +87,21 @@ async fn k1_a_thread_of_somebody_else_is_not_there() {
         assert_eq!(listed, []);
         assert!(other.threads().find(&thread.to_string()).await.is_err());
         assert!(other.runs().find(&run_id.to_string()).await.is_err());
-        let taken = other.threads().ensure(Some(thread), Map::new(), IfExists::DoNothing).await;
+        let taken = other.threads().ensure_thread(Some(thread), Map::new(), IfExists::DoNothing).await;
         assert!(matches!(taken, Err(Error::Thread(ThreadError::Exists(_)))), "{taken:?}");
     }
-    assert_eq!(told(alice, thread).await, ["U: Remember the quince.", "A: Noted."]);
+    assert_eq!(transcript_lines(alice, thread).await, ["U: Remember the quince.", "A: Noted."]);
 }
 
 #[tokio::test]
 async fn k1_memory_and_search_find_only_what_is_ones_own() {
-    let People { own, alice, bob, .. } = &people();
-    let (thread, _) = talked(alice, "quince").await;
-    talked(bob, "mulberry").await;
-    talked(own, "medlar").await;
-    for (agent, own_word) in [(alice, "quince"), (bob, "mulberry"), (own, "medlar")] {
+    let TwoUsers { operator, alice, bob, .. } = &two_users();
+    let (thread, _) = start_conversation(alice, "quince").await;
+    start_conversation(bob, "mulberry").await;
+    start_conversation(operator, "medlar").await;
+    for (agent, own_word) in [(alice, "quince"), (bob, "mulberry"), (operator, "medlar")] {
         for word in ["quince", "mulberry", "medlar"] {
-            let request = SearchRequest::of(word);
+            let request = SearchRequest::new(word);
             let hits = agent.memory().search(&request).await.unwrap().hits.len();
             assert_eq!(hits > 0, word == own_word, "{:?} looks for {word}", agent.user());
         }
@@ -109,30 +109,30 @@ async fn k1_memory_and_search_find_only_what_is_ones_own() {
     assert_eq!(alice.memory().stats().await.unwrap().turns.active, 2);
     assert_eq!(alice.memory().task_trace(thread, None, 10).await.unwrap().len(), 2);
     assert!(bob.memory().task_trace(thread, None, 10).await.is_err());
-    let query = RecallQuery::of(Wanted::Words("quince".to_owned()));
+    let query = RecallQuery::new(MessageFilter::Words("quince".to_owned()));
     assert!(bob.memory().recall(thread, &query).await.is_err());
     assert!(!alice.memory().recall(thread, &query).await.unwrap().excerpts.is_empty());
 }
 
-fn text(agent: &Agent) -> String {
+fn search_text(agent: &Agent) -> String {
     String::from_utf8(agent.memory().agent_md().unwrap().bytes.clone()).unwrap()
 }
 
 #[tokio::test]
 async fn f10_notes_and_items_are_ones_own() {
-    let People { world, own, alice, bob, .. } = &people();
+    let TwoUsers { world, operator, alice, bob, .. } = &two_users();
     alice.memory().remember("The quince is ripe.").await.unwrap();
     assert!(alice.memory().agent_md_path().ends_with("agents/agent@alice/agent.md"));
-    for other in [own, bob] {
-        assert!(!text(other).contains("quince"));
+    for other in [operator, bob] {
+        assert!(!search_text(other).contains("quince"));
     }
-    assert!(text(alice).contains("quince"));
+    assert!(search_text(alice).contains("quince"));
     assert_eq!(world.read_agent_md(), "");
     let place = vec!["notes".to_owned()];
-    for (agent, value) in [(own, "own"), (alice, "alice"), (bob, "bob")] {
+    for (agent, value) in [(operator, "own"), (alice, "alice"), (bob, "bob")] {
         agent.memory().items().put(&place, "k", json!({"v": value}), Timestamp::now()).await.unwrap();
     }
-    for (agent, value) in [(own, "own"), (alice, "alice"), (bob, "bob")] {
+    for (agent, value) in [(operator, "own"), (alice, "alice"), (bob, "bob")] {
         let item = agent.memory().items().get(&place, "k").await.unwrap().unwrap();
         assert_eq!((item.value["v"].as_str(), &item.namespace), (Some(value), &place));
         let found =
@@ -148,16 +148,19 @@ async fn k1_a_users_agent_has_nothing_of_the_machine_unless_the_settings_give_it
     let of_the_machine =
         ["ls", "read_file", "glob", "grep", "write_file", "edit_file", "execute", "load_skill"];
     for (settings, is_given) in [("", false), ("[serve]\nuser_tools = \"all\"\n", true)] {
-        let world = World::new();
-        world.put("AGENTS.md", "The vault is green.");
-        world.put(".segue/skills/paint/SKILL.md", "---\nname: paint\ndescription: How to.\n---\nTwice.\n");
-        let reads = Reply::call("c1", "read_file", json!({"path": "AGENTS.md"}));
-        let replies = [reads.clone(), Reply::text("Noted."), reads, Reply::text("Noted.")];
-        let server = Server::start(Script::new(replies)).unwrap();
-        let own = world.agent_under(&server, (settings, Policy::default()));
-        let alice = own.scoped(Scope::Owner(Some("alice".parse().unwrap())));
+        let world = TestEnvironment::new();
+        world.write_file("AGENTS.md", "The vault is green.");
+        world.write_file(
+            ".segue/skills/paint/SKILL.md",
+            "---\nname: paint\ndescription: How to.\n---\nTwice.\n",
+        );
+        let reads = ScriptedReply::call("c1", "read_file", json!({"path": "AGENTS.md"}));
+        let replies = [reads.clone(), ScriptedReply::text("Noted."), reads, ScriptedReply::text("Noted.")];
+        let server = ScriptedServer::start(Script::new(replies)).unwrap();
+        let own = world.agent_with_policy(&server, (settings, ApprovalPolicy::default()));
+        let alice = own.scoped(OwnerScope::Owner(Some("alice".parse().unwrap())));
         for (agent, has) in [(&alice, is_given), (&own, true)] {
-            let (thread, _) = talked(agent, "quince").await;
+            let (thread, _) = start_conversation(agent, "quince").await;
             let requests = server.requests();
             let offered = requests[requests.len() - 2].body["tools"].to_string();
             let listed: Vec<String> =
@@ -172,40 +175,40 @@ async fn k1_a_users_agent_has_nothing_of_the_machine_unless_the_settings_give_it
             let sent = requests[requests.len() - 1].body.to_string();
             assert_eq!(sent.contains("The vault is green."), has, "{sent}");
             assert_eq!(sent.contains(&world.workspace().display().to_string()), has, "{sent}");
-            assert_eq!(told(agent, thread).await.join(" ").contains("vault"), has);
+            assert_eq!(transcript_lines(agent, thread).await.join(" ").contains("vault"), has);
         }
     }
 }
 
 #[tokio::test]
 async fn d2_feedback_is_kept_under_the_name_of_who_gives_it() {
-    let People { own, alice, .. } = &people();
-    let (_, run_id) = talked(alice, "quince").await;
+    let TwoUsers { operator, alice, .. } = &two_users();
+    let (_, run_id) = start_conversation(alice, "quince").await;
     let feedback = alice.runs().set_feedback(run_id, Some(Rating::Up), None).await.unwrap().unwrap();
     assert_eq!(feedback.user_id, "alice");
-    let (_, run_id) = talked(own, "medlar").await;
+    let (_, run_id) = start_conversation(operator, "medlar").await;
     assert_eq!(
-        own.runs().set_feedback(run_id, Some(Rating::Down), None).await.unwrap().unwrap().user_id,
+        operator.runs().set_feedback(run_id, Some(Rating::Down), None).await.unwrap().unwrap().user_id,
         "local"
     );
 }
 
 #[tokio::test]
 async fn k1_what_a_child_begins_with_is_its_owners() {
-    let People { alice, bob, .. } = &people();
-    let (thread, _) = talked(alice, "quince").await;
-    let (frames, cancel) = quiet();
+    let TwoUsers { alice, bob, .. } = &two_users();
+    let (thread, _) = start_conversation(alice, "quince").await;
+    let (frames, cancel) = unwatched();
     let pending =
-        alice.handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        alice.handoffs().request(thread, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     assert!(bob.handoffs().pending(None).await.unwrap().is_empty());
     let refused = bob
         .handoffs()
-        .decide(pending.handoff.handoff_id, &crate::world::approve(&pending), &frames, &cancel)
+        .decide(pending.handoff.handoff_id, &crate::environment::approval(&pending), &frames, &cancel)
         .await;
     assert!(matches!(refused, Err(Error::Handoff(HandoffError::Unknown(_)))), "{refused:?}");
     let decided = alice
         .handoffs()
-        .decide(pending.handoff.handoff_id, &crate::world::approve(&pending), &frames, &cancel)
+        .decide(pending.handoff.handoff_id, &crate::environment::approval(&pending), &frames, &cancel)
         .await
         .unwrap();
     let child = decided.child_thread_id.unwrap();
@@ -217,16 +220,16 @@ async fn k1_what_a_child_begins_with_is_its_owners() {
 
 #[tokio::test]
 async fn k1_recovery_works_on_each_thread_as_its_owner() {
-    let People { own, alice, .. } = &people();
-    let thread = blank(alice).await;
-    let (frames, cancel) = quiet();
+    let TwoUsers { operator, alice, .. } = &two_users();
+    let thread = blank_thread(alice).await;
+    let (frames, cancel) = unwatched();
     let begun = alice
         .runs()
         .begin(RunId::generate(), thread, &super::request(said("Hello.")), &frames)
         .await
         .unwrap();
     drop(begun);
-    let everyone = own.scoped(Scope::Everyone);
+    let everyone = operator.scoped(OwnerScope::Everyone);
     let waiting = everyone.store().active_runs(None).await.unwrap();
     assert_eq!(waiting.len(), 1, "{waiting:?}");
     // Its process lives, so it is left alone.

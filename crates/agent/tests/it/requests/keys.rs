@@ -1,18 +1,18 @@
 //! Keys: whose they are, and that only their hash is kept.
 
 use agent::{AdminError, Error};
-use protocol::Scope;
+use protocol::OwnerScope;
 
-use crate::world::World;
+use crate::environment::TestEnvironment;
 
 #[tokio::test]
 async fn k2_a_key_tells_whose_it_is_until_it_is_revoked() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let agent = world.agent();
     let alice = "alice".parse().unwrap();
     let (key, shown) = agent.admin().create_key(&alice, Some("laptop".to_owned())).await.unwrap();
     assert!(shown.starts_with(&key.key_id) && shown.len() > 70, "{shown}");
-    assert_eq!(agent.admin().key_of(&shown).await.unwrap().as_ref(), Some(&key));
+    assert_eq!(agent.admin().authenticate_key(&shown).await.unwrap().as_ref(), Some(&key));
     assert_eq!(key.user_id, alice);
     assert!(agent.admin().is_key_valid(&key.key_id).await.unwrap());
     let (other, _) = agent.admin().create_key(&"bob".parse().unwrap(), None).await.unwrap();
@@ -21,10 +21,10 @@ async fn k2_a_key_tells_whose_it_is_until_it_is_revoked() {
     assert!(!format!("{listed:?}").contains(&shown[key.key_id.len() + 1..]), "only its hash is kept");
     let forged = format!("{}{}", &shown[..shown.len() - 1], if shown.ends_with('0') { '1' } else { '0' });
     for wrong in ["", "segue_", key.key_id.as_str(), &forged, &shown.to_uppercase()] {
-        assert_eq!(agent.admin().key_of(wrong).await.unwrap(), None, "{wrong}");
+        assert_eq!(agent.admin().authenticate_key(wrong).await.unwrap(), None, "{wrong}");
     }
     agent.admin().revoke_key(&key.key_id).await.unwrap();
-    assert_eq!(agent.admin().key_of(&shown).await.unwrap(), None);
+    assert_eq!(agent.admin().authenticate_key(&shown).await.unwrap(), None);
     assert!(!agent.admin().is_key_valid(&key.key_id).await.unwrap());
     let revoked = agent.admin().keys().await.unwrap().remove(0).revoked_at;
     agent.admin().revoke_key(&key.key_id).await.unwrap();
@@ -35,9 +35,9 @@ async fn k2_a_key_tells_whose_it_is_until_it_is_revoked() {
 
 #[tokio::test]
 async fn k1_a_user_manages_no_keys() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let alice = "alice".parse().unwrap();
-    let agent = world.agent().scoped(Scope::Owner(Some(alice)));
+    let agent = world.agent().scoped(OwnerScope::Owner(Some(alice)));
     let refused = [
         agent.admin().create_key(&"alice".parse().unwrap(), None).await.map(drop),
         agent.admin().keys().await.map(drop),

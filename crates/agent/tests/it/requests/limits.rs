@@ -2,11 +2,11 @@
 
 use protocol::{RunStatus, ThreadStatus};
 use serde_json::json;
-use test_model::Reply;
+use test_model::ScriptedReply;
 
-use super::{Desk, assert_fault, done, said};
+use super::{RequestFixture, assert_fault, done_reply, said};
 
-fn with(mut request: serde_json::Value, key: &str, value: serde_json::Value) -> serde_json::Value {
+fn with_field(mut request: serde_json::Value, key: &str, value: serde_json::Value) -> serde_json::Value {
     request[key] = value;
     request
 }
@@ -14,22 +14,24 @@ fn with(mut request: serde_json::Value, key: &str, value: serde_json::Value) -> 
 #[tokio::test]
 async fn a_breakpoint_stops_the_run_and_it_goes_on_from_there() {
     for (key, next) in [("interrupt_before", "tools"), ("interrupt_after", "model")] {
-        let desk = Desk::new([Reply::call("c1", "ls", json!({"path": "."})), done()]).await;
-        let end = desk.run(with(said("Look."), key, json!(["tools"]))).await;
+        let desk =
+            RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
+        let end = desk.run(with_field(said("Look."), key, json!(["tools"]))).await;
         assert_eq!((end.status, end.interrupts.len()), (RunStatus::Interrupted, 0), "{key}: {end:?}");
         assert_eq!(desk.next().await.as_deref(), Some(next), "{key}");
         assert_eq!(desk.row().await.status, ThreadStatus::Interrupted, "{key}");
-        let end = desk.run(with(json!({"input": null}), key, json!(["tools"]))).await;
+        let end = desk.run(with_field(json!({"input": null}), key, json!(["tools"]))).await;
         assert_eq!(end.status, RunStatus::Success, "{key}: {end:?}");
-        assert_eq!((desk.told().await.len(), desk.server.calls()), (4, 2), "{key}");
+        assert_eq!((desk.transcript_lines().await.len(), desk.server.call_count()), (4, 2), "{key}");
     }
 }
 
 #[tokio::test]
 async fn a_breakpoint_at_every_node_lets_a_client_walk_step_by_step() {
-    let desk = Desk::new([Reply::call("c1", "ls", json!({"path": "."})), done()]).await;
+    let desk =
+        RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
     let mut stops = Vec::new();
-    let mut end = desk.run(with(said("Look."), "interrupt_before", json!(["*"]))).await;
+    let mut end = desk.run(with_field(said("Look."), "interrupt_before", json!(["*"]))).await;
     while end.status == RunStatus::Interrupted {
         stops.push(desk.next().await.unwrap());
         assert!(stops.len() < 20, "{stops:?}");
@@ -38,38 +40,39 @@ async fn a_breakpoint_at_every_node_lets_a_client_walk_step_by_step() {
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let at = |node: &str| stops.iter().filter(|stop| *stop == node).count();
     assert_eq!((at("model"), at("tools")), (2, 1), "{stops:?}");
-    assert_eq!(desk.server.calls(), 2, "no model is asked twice");
+    assert_eq!(desk.server.call_count(), 2, "no model is asked twice");
 }
 
 #[tokio::test]
 async fn a_node_that_is_not_there_is_no_breakpoint() {
-    let desk = Desk::new([done()]).await;
-    let end = desk.run(with(said("Look."), "interrupt_before", json!(["nowhere"]))).await;
+    let desk = RequestFixture::new([done_reply()]).await;
+    let end = desk.run(with_field(said("Look."), "interrupt_before", json!(["nowhere"]))).await;
     assert_fault(&end, "ConfigurationError");
-    assert_eq!((desk.told().await.len(), desk.server.calls()), (0, 0));
+    assert_eq!((desk.transcript_lines().await.len(), desk.server.call_count()), (0, 0));
 }
 
 #[tokio::test]
 async fn a_client_lowers_the_limit_of_steps() {
-    let ls = || Reply::call("c", "ls", json!({"path": "."})).repeated();
-    let desk = Desk::new([ls()]).await;
+    let ls = || ScriptedReply::call("c", "ls", json!({"path": "."})).with_repeat();
+    let desk = RequestFixture::new([ls()]).await;
     let config = json!({"recursion_limit": 7, "tags": ["x"], "configurable": {"thread_id": "y"}});
-    let end = desk.run(with(said("Look."), "config", config)).await;
+    let end = desk.run(with_field(said("Look."), "config", config)).await;
     assert_eq!(end.status, RunStatus::Timeout, "{end:?}");
     assert_eq!(end.failure.as_ref().unwrap().kind.class_name(), "GraphRecursionError", "{end:?}");
-    let calls = desk.server.calls();
+    let calls = desk.server.call_count();
     assert!((1..=4).contains(&calls), "{calls}");
     for bad in [json!(0), json!(-1), json!("many"), json!(1.5)] {
-        let end = desk.run(with(said("Look."), "config", json!({"recursion_limit": bad}))).await;
+        let end = desk.run(with_field(said("Look."), "config", json!({"recursion_limit": bad}))).await;
         assert_fault(&end, "ConfigurationError");
     }
-    assert_eq!(desk.server.calls(), calls);
+    assert_eq!(desk.server.call_count(), calls);
 }
 
 #[tokio::test]
 async fn what_cannot_be_met_and_what_does_nothing_leave_a_thread_that_stopped_where_it_is() {
-    let desk = Desk::new([Reply::call("c1", "ls", json!({"path": "."})), done()]).await;
-    desk.run(with(said("Look."), "interrupt_before", json!(["tools"]))).await;
+    let desk =
+        RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
+    desk.run(with_field(said("Look."), "interrupt_before", json!(["tools"]))).await;
     let approve = super::approve();
     let gone = json!({"0123456789abcdef0123456789abcdef": approve});
     for asked in
@@ -93,20 +96,20 @@ async fn what_cannot_be_met_and_what_does_nothing_leave_a_thread_that_stopped_wh
 
 #[tokio::test]
 async fn a13_what_came_with_a_run_that_could_not_begin_is_kept_beside_it() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     for is_queued in [false, true] {
         let (run_id, asked) =
-            (protocol::RunId::generate(), with(said("Look."), "config", json!({"recursion_limit": 0})));
+            (protocol::RunId::generate(), with_field(said("Look."), "config", json!({"recursion_limit": 0})));
         let asked = super::request(asked);
-        let (frames, cancel) = crate::world::quiet();
+        let (frames, cancel) = crate::environment::unwatched();
         let begun = match is_queued {
             true => {
-                desk.agent.runs().queue(run_id, desk.thread, &asked).await.unwrap();
+                desk.agent.runs().enqueue(run_id, desk.thread, &asked).await.unwrap();
                 desk.agent.runs().begin_queued(run_id, desk.thread, &asked, &frames).await.unwrap()
             }
             false => desk.agent.runs().begin(run_id, desk.thread, &asked, &frames).await.unwrap(),
         };
-        let end = desk.agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
+        let end = desk.agent.runs().drive_started(begun, &frames, &cancel).await.unwrap();
         assert_fault(&end, "ConfigurationError");
         assert_eq!(desk.agent.store().run_requests(&[run_id]).await.unwrap(), [(run_id, asked)]);
         assert_eq!(desk.row().await.status, ThreadStatus::Error);
@@ -115,17 +118,17 @@ async fn a13_what_came_with_a_run_that_could_not_begin_is_kept_beside_it() {
 
 #[tokio::test]
 async fn k4_of_a_large_request_that_could_not_begin_and_of_its_webhook_no_more_is_kept_than_of_another() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     for (text, is_kept) in [("Look.".to_owned(), true), ("x".repeat(100_000), false)] {
-        let asked = with(said(&text), "config", json!({"recursion_limit": 0}));
-        let asked = super::request(with(asked, "webhook", json!("https://example.org/hook?key=k")));
+        let asked = with_field(said(&text), "config", json!({"recursion_limit": 0}));
+        let asked = super::request(with_field(asked, "webhook", json!("https://example.org/hook?key=k")));
         let run_id = protocol::RunId::generate();
-        let (frames, _) = crate::world::quiet();
+        let (frames, _) = crate::environment::unwatched();
         desk.agent.runs().begin(run_id, desk.thread, &asked, &frames).await.unwrap();
         let (_, kept) = desk.agent.store().run_requests(&[run_id]).await.unwrap().pop().unwrap();
-        let expected = if is_kept { asked.input.clone() } else { asked.begun().input };
+        let expected = if is_kept { asked.input.clone() } else { asked.without_input_messages().input };
         assert_eq!((kept.input, kept.webhook.as_deref()), (expected, Some("https://example.org/hook")));
-        let owed = desk.agent.runs().webhook(run_id).await.unwrap().unwrap();
+        let owed = desk.agent.runs().pending_webhook(run_id).await.unwrap().unwrap();
         assert_eq!(owed.url, "https://example.org/hook?key=k");
     }
 }

@@ -3,9 +3,11 @@
 use agent::{Error, IfExists, RunError, ThreadError};
 use protocol::{RunId, RunStatus, ThreadId, ThreadStatus};
 use serde_json::{Map, Value, json};
-use test_model::{Fault, Reply};
+use test_model::{ScriptedFault, ScriptedReply};
 
-use super::{Desk, approve, begin_queued, done, request, run_until_call, said, try_run, write};
+use super::{
+    RequestFixture, approve, begin_queued, done_reply, request, run_until_call, said, try_run, write_call,
+};
 
 fn map(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
@@ -13,51 +15,60 @@ fn map(value: Value) -> Map<String, Value> {
 
 #[tokio::test]
 async fn h2_a_thread_is_made_once_and_a_client_sets_no_reserved_notes() {
-    let desk = Desk::new([]).await;
+    let desk = RequestFixture::new([]).await;
     let agent = &desk.agent;
     let id = ThreadId::generate();
     let notes = map(
         json!({"title": "x", "owner": "bob", "temporary": {}, "handoff": {"a": 1}, "workspace": "/", "graph_id": "agent"}),
     );
-    let (made, is_new) = agent.threads().ensure(Some(id), notes.clone(), IfExists::Raise).await.unwrap();
+    let (made, is_new) =
+        agent.threads().ensure_thread(Some(id), notes.clone(), IfExists::Raise).await.unwrap();
     assert!(is_new && made.status == ThreadStatus::Idle);
     let stored = agent.store().thread(id).await.unwrap().unwrap();
     assert_eq!(stored, made, "what is returned is what is stored");
     assert_eq!((&stored.metadata["title"], &stored.metadata["graph_id"]), (&json!("x"), &json!("agent")));
     assert!(!stored.metadata.contains_key("owner") && !stored.metadata.contains_key("handoff"));
     assert_ne!(stored.metadata["workspace"], "/");
-    let theirs = agent.threads().patch(id, map(json!({"user_id": "v", "created_by": "me"}))).await.unwrap();
+    let theirs =
+        agent.threads().patch_metadata(id, map(json!({"user_id": "v", "created_by": "me"}))).await.unwrap();
     assert_eq!((&theirs.metadata["user_id"], &theirs.metadata["created_by"]), (&json!("v"), &json!("me")));
     let stored = agent.store().thread(id).await.unwrap().unwrap();
     assert!(!stored.metadata.contains_key("temporary"));
-    let again = agent.threads().ensure(Some(id), Map::new(), IfExists::Raise).await;
+    let again = agent.threads().ensure_thread(Some(id), Map::new(), IfExists::Raise).await;
     assert!(matches!(again, Err(Error::Thread(ThreadError::Exists(_)))), "{again:?}");
-    let (there, is_new) =
-        agent.threads().ensure(Some(id), map(json!({"title": "y"})), IfExists::DoNothing).await.unwrap();
+    let (there, is_new) = agent
+        .threads()
+        .ensure_thread(Some(id), map(json!({"title": "y"})), IfExists::DoNothing)
+        .await
+        .unwrap();
     assert!(!is_new && there == stored);
-    let patched =
-        agent.threads().patch(id, map(json!({"title": "z", "owner": "bob", "more": 1}))).await.unwrap();
+    let patched = agent
+        .threads()
+        .patch_metadata(id, map(json!({"title": "z", "owner": "bob", "more": 1})))
+        .await
+        .unwrap();
     assert_eq!((&patched.metadata["title"], &patched.metadata["more"]), (&json!("z"), &json!(1)));
     assert!(!patched.metadata.contains_key("owner"));
-    let nothing = agent.threads().patch(id, map(json!({"more": null, "handoff": null}))).await.unwrap();
+    let nothing =
+        agent.threads().patch_metadata(id, map(json!({"more": null, "handoff": null}))).await.unwrap();
     assert_eq!(nothing.metadata.get("more"), Some(&json!(null)), "a null is noted as one");
     assert_eq!(nothing, agent.store().thread(id).await.unwrap().unwrap());
     assert!(!nothing.metadata.contains_key("handoff"));
-    let large = agent.threads().patch(id, map(json!({"x": "x".repeat(70_000)}))).await;
+    let large = agent.threads().patch_metadata(id, map(json!({"x": "x".repeat(70_000)}))).await;
     assert!(matches!(large, Err(Error::Thread(ThreadError::MetadataTooLarge(_)))), "{large:?}");
     let key = json!({"notes": ["x", {"deep": "AKIAIOSFODNN7EXAMPLE, sk-ant-REDACTED"}]});
-    let secret = agent.threads().patch(id, map(key)).await;
+    let secret = agent.threads().patch_metadata(id, map(key)).await;
     assert!(matches!(secret, Err(Error::Thread(ThreadError::SecretInMetadata(_)))), "k4: {secret:?}");
-    let unknown = agent.threads().patch(ThreadId::generate(), Map::new()).await;
+    let unknown = agent.threads().patch_metadata(ThreadId::generate(), Map::new()).await;
     assert!(matches!(unknown, Err(Error::Thread(ThreadError::Unknown(_)))), "{unknown:?}");
 }
 
 #[tokio::test]
 async fn h2_of_two_that_make_a_thread_at_the_same_time_one_does() {
-    let desk = Desk::new([]).await;
+    let desk = RequestFixture::new([]).await;
     let id = ThreadId::generate();
     let make = |title: &str| {
-        desk.agent.threads().ensure(Some(id), map(json!({"title": title})), IfExists::DoNothing)
+        desk.agent.threads().ensure_thread(Some(id), map(json!({"title": title})), IfExists::DoNothing)
     };
     let (one, two) = tokio::join!(make("one"), make("two"));
     let (one, two) = (one.unwrap(), two.unwrap());
@@ -67,53 +78,55 @@ async fn h2_of_two_that_make_a_thread_at_the_same_time_one_does() {
 
 #[tokio::test]
 async fn a_run_that_waits_begins_under_its_id_or_is_stopped_before_it_does() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     let (one, two) = (RunId::generate(), RunId::generate());
     for run_id in [one, two] {
-        let run = desk.agent.runs().queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+        let run = desk.agent.runs().enqueue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
         assert_eq!(run.status, RunStatus::Pending);
     }
     assert_eq!(desk.row().await.status, ThreadStatus::Busy);
     assert_eq!(desk.row().await.metadata["graph_id"], "agent");
     let end = begin_queued(&desk.agent, desk.thread, one, &request(said("Hello."))).await;
     assert_eq!((end.run_id, end.status), (one, RunStatus::Success));
-    assert!(desk.agent.runs().cancel_queued(two).await.unwrap());
-    assert!(!desk.agent.runs().cancel_queued(two).await.unwrap(), "it waits no more");
-    assert!(!desk.agent.runs().cancel_queued(one).await.unwrap(), "it has ended");
+    assert!(desk.agent.runs().cancel_queued_run(two).await.unwrap());
+    assert!(!desk.agent.runs().cancel_queued_run(two).await.unwrap(), "it waits no more");
+    assert!(!desk.agent.runs().cancel_queued_run(one).await.unwrap(), "it has ended");
     let stopped = desk.agent.store().run(two).await.unwrap().unwrap();
     assert_eq!(stopped.status, RunStatus::Cancelled);
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
-    assert_eq!(desk.told().await, ["U: Hello.", "A: Done."]);
+    assert_eq!(desk.transcript_lines().await, ["U: Hello.", "A: Done."]);
     let late = try_run(&desk.agent, desk.thread, two, said("Hello.")).await;
     assert!(late.is_err(), "{late:?}");
 }
 
 #[tokio::test]
 async fn a_run_that_has_begun_is_not_ended_as_one_that_waits() {
-    let desk = Desk::new([Reply::text("Working").then(Fault::Stall), done()]).await;
+    let desk =
+        RequestFixture::new([ScriptedReply::text("Working").with_fault(ScriptedFault::Stall), done_reply()])
+            .await;
     let run_id = RunId::generate();
-    desk.agent.runs().queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
-    let (frames, cancel) = crate::world::quiet();
+    desk.agent.runs().enqueue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+    let (frames, cancel) = crate::environment::unwatched();
     let asked = request(said("Hello."));
     let begun = desk.agent.runs().begin_queued(run_id, desk.thread, &asked, &frames).await.unwrap();
-    assert!(!desk.agent.runs().cancel_queued(run_id).await.unwrap());
-    let refused = desk.agent.runs().roll_back(run_id).await;
+    assert!(!desk.agent.runs().cancel_queued_run(run_id).await.unwrap());
+    let refused = desk.agent.runs().roll_back_run(run_id).await;
     assert!(matches!(refused, Err(Error::Run(RunError::Active(_)))), "{refused:?}");
-    let refused = desk.agent.runs().forget(run_id).await;
+    let refused = desk.agent.runs().forget_run(run_id).await;
     assert!(matches!(refused, Err(Error::Run(RunError::Active(_)))), "{refused:?}");
     cancel.cancel();
-    let end = desk.agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
+    let end = desk.agent.runs().drive_started(begun, &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Cancelled);
 }
 
 #[tokio::test]
 async fn j4_a_thread_rests_when_the_last_of_the_runs_that_wait_are_stopped_at_the_same_time() {
-    let desk = Desk::new([]).await;
+    let desk = RequestFixture::new([]).await;
     let ids = [RunId::generate(), RunId::generate(), RunId::generate()];
     for run_id in ids {
-        desk.agent.runs().queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+        desk.agent.runs().enqueue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
     }
-    let cancel = |id| desk.agent.runs().cancel_queued(id);
+    let cancel = |id| desk.agent.runs().cancel_queued_run(id);
     let (one, two, three) = tokio::join!(cancel(ids[0]), cancel(ids[1]), cancel(ids[2]));
     assert!(one.unwrap() && two.unwrap() && three.unwrap());
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
@@ -121,22 +134,22 @@ async fn j4_a_thread_rests_when_the_last_of_the_runs_that_wait_are_stopped_at_th
 
 #[tokio::test]
 async fn j4_a_run_that_was_forgotten_while_it_waited_never_begins() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     let (run_id, asked) = (RunId::generate(), request(said("Hello.")));
-    desk.agent.runs().queue(run_id, desk.thread, &asked).await.unwrap();
-    desk.agent.runs().forget(run_id).await.unwrap();
-    let (frames, _) = crate::world::quiet();
+    desk.agent.runs().enqueue(run_id, desk.thread, &asked).await.unwrap();
+    desk.agent.runs().forget_run(run_id).await.unwrap();
+    let (frames, _) = crate::environment::unwatched();
     assert!(desk.agent.runs().begin_queued(run_id, desk.thread, &asked, &frames).await.is_err());
-    let again = desk.agent.runs().cancel_queued(run_id).await;
+    let again = desk.agent.runs().cancel_queued_run(run_id).await;
     assert!(matches!(again, Err(Error::Run(RunError::Unknown(_)))), "{again:?}");
     assert_eq!(desk.agent.store().run(run_id).await.unwrap(), None);
-    assert_eq!((desk.row().await.status, desk.told().await.len()), (ThreadStatus::Idle, 0));
+    assert_eq!((desk.row().await.status, desk.transcript_lines().await.len()), (ThreadStatus::Idle, 0));
 }
 
 #[tokio::test]
 async fn j1_another_run_of_a_busy_thread_is_refused_and_changes_nothing() {
-    let desk = Desk::new([done()]).await;
-    let (frames, cancel) = crate::world::quiet();
+    let desk = RequestFixture::new([done_reply()]).await;
+    let (frames, cancel) = crate::environment::unwatched();
     let begun = desk
         .agent
         .runs()
@@ -145,44 +158,54 @@ async fn j1_another_run_of_a_busy_thread_is_refused_and_changes_nothing() {
         .unwrap();
     for asked in [said("Two."), json!({"input": null}), json!({"command": {"goto": "__end__"}})] {
         let refused = try_run(&desk.agent, desk.thread, RunId::generate(), asked).await.unwrap_err();
-        assert_eq!(refused.class(), agent::Class::Conflict, "{refused}");
+        assert_eq!(refused.class(), agent::ErrorClass::Conflict, "{refused}");
     }
-    desk.agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
-    assert_eq!(desk.told().await, ["U: One.", "A: Done."]);
+    desk.agent.runs().drive_started(begun, &frames, &cancel).await.unwrap();
+    assert_eq!(desk.transcript_lines().await, ["U: One.", "A: Done."]);
 }
 
 #[tokio::test]
 async fn j4_a_run_that_is_taken_back_leaves_the_thread_as_it_was() {
-    let desk = Desk::new([Reply::text("One."), Reply::text("Half").then(Fault::Stall), done()]).await;
+    let desk = RequestFixture::new([
+        ScriptedReply::text("One."),
+        ScriptedReply::text("Half").with_fault(ScriptedFault::Stall),
+        done_reply(),
+    ])
+    .await;
     desk.say("First.").await;
     let (before, state) =
-        (desk.told().await, desk.agent.threads().state(desk.thread).await.unwrap().unwrap());
+        (desk.transcript_lines().await, desk.agent.threads().state(desk.thread).await.unwrap().unwrap());
     let end = run_until_call(&desk, said("Second."), 2).await;
     assert_eq!(end.status, RunStatus::Cancelled, "{end:?}");
-    desk.agent.runs().roll_back(end.run_id).await.unwrap();
-    assert_eq!((desk.told().await, desk.row().await.status), (before, ThreadStatus::Idle));
+    desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
+    assert_eq!((desk.transcript_lines().await, desk.row().await.status), (before, ThreadStatus::Idle));
     assert_eq!(desk.agent.store().run(end.run_id).await.unwrap(), None);
     let after = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     assert_eq!((after.next, after.channels), (state.next, state.channels));
-    let again = desk.agent.runs().roll_back(end.run_id).await;
+    let again = desk.agent.runs().roll_back_run(end.run_id).await;
     assert!(matches!(again, Err(Error::Run(RunError::Unknown(_)))), "{again:?}");
     assert_eq!(desk.say("Third.").await.status, RunStatus::Success);
-    assert_eq!(desk.told().await, ["U: First.", "A: One.", "U: Third.", "A: Done."]);
+    assert_eq!(desk.transcript_lines().await, ["U: First.", "A: One.", "U: Third.", "A: Done."]);
 }
 
 #[tokio::test]
 async fn j4_a_question_waits_again_when_the_run_is_taken_back_that_passed_over_it_or_answered_it() {
     let refuse = json!({"decisions": [{"type": "reject", "message": "no"}]});
     for asked in [said("Never mind."), json!({"command": {"resume": refuse}})] {
-        let desk = Desk::new([write("c1", "a"), Reply::text("Half").then(Fault::Stall), done()]).await;
+        let desk = RequestFixture::new([
+            write_call("c1", "a"),
+            ScriptedReply::text("Half").with_fault(ScriptedFault::Stall),
+            done_reply(),
+        ])
+        .await;
         let waiting = desk.say("Write.").await.interrupts;
         let (before, told) =
-            (desk.agent.threads().state(desk.thread).await.unwrap().unwrap(), desk.told().await);
+            (desk.agent.threads().state(desk.thread).await.unwrap().unwrap(), desk.transcript_lines().await);
         let points = desk.agent.threads().states(desk.thread, None, 100).await.unwrap().len();
         let end = run_until_call(&desk, asked.clone(), 2).await;
-        desk.agent.runs().roll_back(end.run_id).await.unwrap();
+        desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
         assert_eq!(
-            (desk.row().await.status, desk.told().await),
+            (desk.row().await.status, desk.transcript_lines().await),
             (ThreadStatus::Interrupted, told),
             "{asked}"
         );
@@ -197,7 +220,7 @@ async fn j4_a_question_waits_again_when_the_run_is_taken_back_that_passed_over_i
         );
         let end = desk.run(json!({"command": {"resume": approve()}})).await;
         assert_eq!(
-            (end.status, desk.world.read("a").as_str()),
+            (end.status, desk.world.read_file("a").as_str()),
             (RunStatus::Success, "a"),
             "{asked}: {end:?}"
         );
@@ -209,30 +232,30 @@ async fn j4_a_question_waits_again_when_the_run_is_taken_back_that_passed_over_i
 
 #[tokio::test]
 async fn j4_what_a_sub_agent_asked_waits_again_when_the_run_is_taken_back_that_passed_over_it() {
-    let desk = Desk::new([
-        Reply::call("c1", "task", json!({"description": "a task", "prompt": "Hens."}))
+    let desk = RequestFixture::new([
+        ScriptedReply::call("c1", "task", json!({"description": "a task", "prompt": "Hens."}))
             .when_body_contains("Plum.")
             .when_turn_is(1, 1),
-        Reply::text("Half").then(Fault::Stall).when_body_contains("Never mind."),
-        write("s1", "hens").when_body_contains("Hens.").when_turn_is(1, 1),
-        Reply::text("Counted.").repeated(),
+        ScriptedReply::text("Half").with_fault(ScriptedFault::Stall).when_body_contains("Never mind."),
+        write_call("s1", "hens").when_body_contains("Hens.").when_turn_is(1, 1),
+        ScriptedReply::text("Counted.").with_repeat(),
     ])
     .await;
     let waiting = desk.say("Plum.").await.interrupts;
     assert_eq!(waiting.len(), 1);
     let end = run_until_call(&desk, said("Never mind."), 3).await;
-    desk.agent.runs().roll_back(end.run_id).await.unwrap();
+    desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
     assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap(), waiting);
     let end = desk.run(json!({"command": {"resume": approve()}})).await;
-    assert_eq!((end.status, desk.world.read("hens").as_str()), (RunStatus::Success, "hens"), "{end:?}");
+    assert_eq!((end.status, desk.world.read_file("hens").as_str()), (RunStatus::Success, "hens"), "{end:?}");
 }
 
 #[tokio::test]
 async fn j4_the_first_run_of_a_thread_leaves_nothing_when_it_is_taken_back() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     let end = desk.say("Hello.").await;
-    desk.agent.runs().roll_back(end.run_id).await.unwrap();
-    assert_eq!((desk.row().await.status, desk.told().await.len()), (ThreadStatus::Idle, 0));
+    desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
+    assert_eq!((desk.row().await.status, desk.transcript_lines().await.len()), (ThreadStatus::Idle, 0));
     assert!(desk.agent.threads().state(desk.thread).await.unwrap().is_none());
     assert_eq!(desk.agent.threads().states(desk.thread, None, 100).await.unwrap().len(), 0);
     assert_eq!(desk.say("Again.").await.status, RunStatus::Success);
@@ -242,11 +265,13 @@ async fn j4_the_first_run_of_a_thread_leaves_nothing_when_it_is_taken_back() {
 
 #[tokio::test]
 async fn j4_a_thread_that_had_failed_in_the_middle_has_failed_again_when_a_run_is_taken_back() {
-    let desk = Desk::new([Reply::status(400, r#"{"error":{"message":"no"}}"#), done()]).await;
+    let desk =
+        RequestFixture::new([ScriptedReply::status(400, r#"{"error":{"message":"no"}}"#), done_reply()])
+            .await;
     assert_eq!(desk.say("Hello.").await.status, RunStatus::Error);
     let before = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     let end = desk.say("Again.").await;
-    desk.agent.runs().roll_back(end.run_id).await.unwrap();
+    desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
     let after = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     assert_eq!(desk.row().await.status, ThreadStatus::Error);
     assert_eq!((after.next, after.error), (before.next, before.error));
@@ -254,29 +279,30 @@ async fn j4_a_thread_that_had_failed_in_the_middle_has_failed_again_when_a_run_i
 
 #[tokio::test]
 async fn a_run_that_is_forgotten_leaves_what_it_said() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     let end = desk.say("Hello.").await;
-    desk.agent.runs().forget(end.run_id).await.unwrap();
+    desk.agent.runs().forget_run(end.run_id).await.unwrap();
     assert_eq!(desk.agent.store().run(end.run_id).await.unwrap(), None);
-    assert_eq!(desk.told().await, ["U: Hello.", "A: Done."]);
+    assert_eq!(desk.transcript_lines().await, ["U: Hello.", "A: Done."]);
     let waiting = RunId::generate();
-    desk.agent.runs().queue(waiting, desk.thread, &request(said("x"))).await.unwrap();
-    desk.agent.runs().roll_back(waiting).await.unwrap();
+    desk.agent.runs().enqueue(waiting, desk.thread, &request(said("x"))).await.unwrap();
+    desk.agent.runs().roll_back_run(waiting).await.unwrap();
     assert_eq!(desk.agent.store().run(waiting).await.unwrap(), None);
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
 }
 
 /// Returns the point before the first state that has the message.
-async fn point_before(desk: &Desk, text: &str) -> String {
+async fn point_before(desk: &RequestFixture, text: &str) -> String {
     let states = desk.agent.threads().states(desk.thread, None, 100).await.unwrap();
-    let has = |state: &&agent::State| state.messages.iter().any(|shown| shown.message.text() == text);
+    let has =
+        |state: &&agent::ThreadSnapshot| state.messages.iter().any(|shown| shown.message.text() == text);
     states.iter().rev().find(has).and_then(|state| state.parent_id).unwrap().to_string()
 }
 
 #[tokio::test]
 async fn j4_a_run_on_another_branch_that_is_taken_back_leaves_the_branch_there_was() {
     for (asked, text) in [(said("Other."), "Second."), (json!({}), "Two."), (said("Fork."), "Two.")] {
-        let desk = Desk::new(["One.", "Two.", "Three."].map(Reply::text)).await;
+        let desk = RequestFixture::new(["One.", "Two.", "Three."].map(ScriptedReply::text)).await;
         desk.say("First.").await;
         desk.say("Second.").await;
         let before = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
@@ -284,11 +310,15 @@ async fn j4_a_run_on_another_branch_that_is_taken_back_leaves_the_branch_there_w
         asked["checkpoint_id"] = point_before(&desk, text).await.into();
         let end = desk.run(asked).await;
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
-        assert_ne!(desk.told().await, ["U: First.", "A: One.", "U: Second.", "A: Two."]);
-        desk.agent.runs().roll_back(end.run_id).await.unwrap();
-        assert_eq!(desk.told().await, ["U: First.", "A: One.", "U: Second.", "A: Two."], "{text}");
+        assert_ne!(desk.transcript_lines().await, ["U: First.", "A: One.", "U: Second.", "A: Two."]);
+        desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
+        assert_eq!(
+            desk.transcript_lines().await,
+            ["U: First.", "A: One.", "U: Second.", "A: Two."],
+            "{text}"
+        );
         let after = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
-        let ids = |state: &agent::State| {
+        let ids = |state: &agent::ThreadSnapshot| {
             state.messages.iter().map(|message| message.id.clone()).collect::<Vec<_>>()
         };
         assert_eq!((ids(&after), &after.next), (ids(&before), &before.next), "{text}");
@@ -299,36 +329,36 @@ async fn j4_a_run_on_another_branch_that_is_taken_back_leaves_the_branch_there_w
 
 #[tokio::test]
 async fn j4_a_run_is_not_taken_back_from_under_another_that_came_after_it() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     let first = desk.say("First.").await;
     let second = desk.say("Second.").await;
-    let told = desk.told().await;
-    let refused = desk.agent.runs().roll_back(first.run_id).await.unwrap_err();
-    assert_eq!(refused.class(), agent::Class::Conflict, "{refused}");
-    assert_eq!(desk.told().await, told);
+    let told = desk.transcript_lines().await;
+    let refused = desk.agent.runs().roll_back_run(first.run_id).await.unwrap_err();
+    assert_eq!(refused.class(), agent::ErrorClass::Conflict, "{refused}");
+    assert_eq!(desk.transcript_lines().await, told);
     // One that never began is in nobody's way.
     let waiting = RunId::generate();
-    desk.agent.runs().queue(waiting, desk.thread, &request(said("x"))).await.unwrap();
-    desk.agent.runs().cancel_queued(waiting).await.unwrap();
-    desk.agent.runs().roll_back(second.run_id).await.unwrap();
-    desk.agent.runs().roll_back(waiting).await.unwrap();
-    assert_eq!(desk.told().await, told[..2]);
+    desk.agent.runs().enqueue(waiting, desk.thread, &request(said("x"))).await.unwrap();
+    desk.agent.runs().cancel_queued_run(waiting).await.unwrap();
+    desk.agent.runs().roll_back_run(second.run_id).await.unwrap();
+    desk.agent.runs().roll_back_run(waiting).await.unwrap();
+    assert_eq!(desk.transcript_lines().await, told[..2]);
 }
 
 #[tokio::test]
 async fn a_thread_that_rested_after_a_failure_does_so_when_the_next_run_is_taken_back() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     let end = desk.run(json!({"input": null})).await;
     assert_eq!((end.status, desk.row().await.status), (RunStatus::Error, ThreadStatus::Error), "{end:?}");
     let end = desk.say("Hello.").await;
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
-    desk.agent.runs().roll_back(end.run_id).await.unwrap();
-    assert_eq!((desk.told().await.len(), desk.row().await.status), (0, ThreadStatus::Error));
+    desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
+    assert_eq!((desk.transcript_lines().await.len(), desk.row().await.status), (0, ThreadStatus::Error));
 }
 
 #[tokio::test]
 async fn k8_a_run_that_did_nothing_is_taken_back_and_what_a_person_changed_still_holds() {
-    let desk = Desk::new([write("c1", "a"), done()]).await;
+    let desk = RequestFixture::new([write_call("c1", "a"), done_reply()]).await;
     desk.run(said("Write.")).await;
     let edited = json!({"name": "write_file", "args": {"path": "b", "content": "b"}});
     let edit = json!({"decisions": [{"type": "edit", "edited_action": edited}]});
@@ -336,8 +366,8 @@ async fn k8_a_run_that_did_nothing_is_taken_back_and_what_a_person_changed_still
     assert_eq!((end.status, desk.next().await.as_deref()), (RunStatus::Interrupted, Some("tools")));
     let failed = desk.run(json!({"input": null, "config": {"recursion_limit": 0}})).await;
     assert_eq!(failed.status, RunStatus::Error, "{failed:?}");
-    desk.agent.runs().roll_back(failed.run_id).await.unwrap();
+    desk.agent.runs().roll_back_run(failed.run_id).await.unwrap();
     let end = desk.run(json!({"input": null})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!((desk.world.read("a"), desk.world.read("b")), (String::new(), "b".to_owned()));
+    assert_eq!((desk.world.read_file("a"), desk.world.read_file("b")), (String::new(), "b".to_owned()));
 }

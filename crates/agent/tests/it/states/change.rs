@@ -1,15 +1,18 @@
 //! Changes of a state by a client: what is put in, what comes next, what is refused and leaves everything as it was.
 
-use agent::{Agent, Error, HandoffRequest, Policy, RunError, State, StateChange, StateOrigin, ThreadError};
+use agent::{
+    Agent, ApprovalPolicy, Error, HandoffRequestOptions, RunError, StateChange, StateOrigin, ThreadError,
+    ThreadSnapshot,
+};
 use protocol::{CheckpointId, Decision, Decisions, RunId, RunRequest, RunStatus, ThreadId, ThreadStatus};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::{all, run, said, saying, texts, update};
-use crate::world::{World, answering, drafting_then_answering, import, quiet};
+use super::{all_states, message_ids_and_texts, message_request, message_texts, run_request, update_state};
+use crate::environment::{TestEnvironment, answering_server, drafting_server, import_session, unwatched};
 
-async fn put(agent: &Agent, thread: ThreadId, what: Value) -> State {
-    let id = update(agent, thread, what, None, None).await.unwrap();
+async fn put_values(agent: &Agent, thread: ThreadId, what: Value) -> ThreadSnapshot {
+    let id = update_state(agent, thread, what, None, None).await.unwrap();
     let state = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!((state.checkpoint_id, state.origin), (id, StateOrigin::Change));
     state
@@ -20,45 +23,46 @@ async fn status(agent: &Agent, thread: ThreadId) -> ThreadStatus {
 }
 
 /// A thread of one turn.
-async fn greeted(world: &World, server: &Server) -> (Agent, ThreadId) {
+async fn greeted_thread(world: &TestEnvironment, server: &ScriptedServer) -> (Agent, ThreadId) {
     let agent = world.agent_with(server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    run(&agent, thread, &saying("h1", "Hi.")).await;
+    run_request(&agent, thread, &message_request("h1", "Hi.")).await;
     (agent, thread)
 }
 
 #[tokio::test]
 async fn messages_are_put_in_changed_in_their_place_and_removed_by_their_ids() {
-    let (world, server) = (World::new(), answering("Hello."));
-    let (agent, thread) = greeted(&world, &server).await;
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
+    let (agent, thread) = greeted_thread(&world, &server).await;
     let before = agent.threads().state(thread).await.unwrap().unwrap();
     let answer = before.messages[1].id.clone();
-    let state = put(&agent, thread, json!({"messages": {"role": "user", "content": "Also this."}})).await;
-    assert_eq!(texts(&state), ["Hi.", "Hello.", "Also this."]);
+    let state =
+        put_values(&agent, thread, json!({"messages": {"role": "user", "content": "Also this."}})).await;
+    assert_eq!(message_texts(&state), ["Hi.", "Hello.", "Also this."]);
     assert_eq!(state.messages[..2], before.messages, "what is not changed is as it was, at its place");
     assert_eq!((state.parent_id.as_ref(), state.number), (Some(&before.checkpoint_id), before.number + 1));
     assert_eq!((state.next.len(), status(&agent, thread).await), (0, ThreadStatus::Idle));
     let edit =
         json!([{"type": "ai", "id": answer, "content": "Good day."}, {"type": "human", "content": "More."}]);
-    let state = put(&agent, thread, json!({"messages": edit})).await;
-    assert_eq!(texts(&state), ["Hi.", "Good day.", "Also this.", "More."]);
+    let state = put_values(&agent, thread, json!({"messages": edit})).await;
+    assert_eq!(message_texts(&state), ["Hi.", "Good day.", "Also this.", "More."]);
     assert_eq!((&state.messages[1].id, state.messages[1].run_id), (&answer, before.messages[1].run_id));
     assert!(state.messages.is_sorted_by_key(|message| message.seq));
     // Sent back as it is, nothing changes but that there is one more point.
     let same = json!([{"type": "human", "id": "h1", "content": "Hi."}]);
-    assert_eq!(put(&agent, thread, json!({"messages": same})).await.messages, state.messages);
-    let state = put(&agent, thread, json!({"messages": [{"type": "remove", "id": "h1"}]})).await;
-    assert_eq!(texts(&state), ["Good day.", "Also this.", "More."]);
+    assert_eq!(put_values(&agent, thread, json!({"messages": same})).await.messages, state.messages);
+    let state = put_values(&agent, thread, json!({"messages": [{"type": "remove", "id": "h1"}]})).await;
+    assert_eq!(message_texts(&state), ["Good day.", "Also this.", "More."]);
     let anew = json!([{"type": "human", "content": "lost"}, {"type": "remove", "id": "__remove_all__"},
                       {"type": "human", "id": "h9", "content": "Anew."}]);
-    let state = put(&agent, thread, json!({"messages": anew})).await;
-    assert_eq!(said(&state), [("h9".to_owned(), "Anew.".to_owned())]);
+    let state = put_values(&agent, thread, json!({"messages": anew})).await;
+    assert_eq!(message_ids_and_texts(&state), [("h9".to_owned(), "Anew.".to_owned())]);
     // And the model is sent what there is.
-    run(&agent, thread, &saying("h10", "Go on.")).await;
+    run_request(&agent, thread, &message_request("h10", "Go on.")).await;
     let sent = server.requests().last().unwrap().body["messages"].to_string();
     assert!(sent.contains("Anew.") && !sent.contains("Hi."), "{sent}");
     assert_eq!(
-        all(&agent, thread).await.iter().filter(|state| state.origin == StateOrigin::Change).count(),
+        all_states(&agent, thread).await.iter().filter(|state| state.origin == StateOrigin::Change).count(),
         5
     );
     assert_eq!(
@@ -70,38 +74,39 @@ async fn messages_are_put_in_changed_in_their_place_and_removed_by_their_ids() {
 
 #[tokio::test]
 async fn what_a_page_keeps_beside_the_messages_is_kept_and_nothing_else() {
-    let (world, server) = (World::new(), answering("Hello."));
-    let (agent, thread) = greeted(&world, &server).await;
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
+    let (agent, thread) = greeted_thread(&world, &server).await;
     let first = json!({"files": {"a.md": "one", "b.md": "two"}, "title": "A talk", "unknown": 1, "_start": "handoff",
                        "tools_wanted": true, "handoff_approved": true});
-    let state = put(&agent, thread, first).await;
+    let state = put_values(&agent, thread, first).await;
     assert_eq!(
         Value::Object(state.channels),
         json!({"files": {"a.md": "one", "b.md": "two"}, "title": "A talk"})
     );
-    let state = put(&agent, thread, json!({"files": {"a.md": null, "c.md": "three"}, "title": null})).await;
+    let state =
+        put_values(&agent, thread, json!({"files": {"a.md": null, "c.md": "three"}, "title": null})).await;
     assert_eq!(Value::Object(state.channels.clone()), json!({"files": {"b.md": "two", "c.md": "three"}}));
-    run(&agent, thread, &saying("h2", "Still there?")).await;
+    run_request(&agent, thread, &message_request("h2", "Still there?")).await;
     assert_eq!(
         agent.threads().state(thread).await.unwrap().unwrap().channels,
         state.channels,
         "a turn keeps it"
     );
     let large = json!({"files": {"large": "x".repeat(300 << 10)}});
-    let refused = update(&agent, thread, large, None, None).await;
-    assert!(matches!(refused, Err(Error::Thread(ThreadError::StateChange { .. }))), "{refused:?}");
+    let refused = update_state(&agent, thread, large, None, None).await;
+    assert!(matches!(refused, Err(Error::Thread(ThreadError::InvalidStateChange { .. }))), "{refused:?}");
     // An earlier point has what was there then.
-    let states = all(&agent, thread).await;
+    let states = all_states(&agent, thread).await;
     assert!(states.last().unwrap().channels.is_empty());
     assert_eq!(states.iter().filter(|state| state.channels.contains_key("title")).count(), 1);
 }
 
 #[tokio::test]
 async fn what_comes_next_follows_from_who_is_taken_to_have_run() {
-    let (world, server) = (World::new(), answering("Hello."));
-    let (agent, thread) = greeted(&world, &server).await;
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
+    let (agent, thread) = greeted_thread(&world, &server).await;
     let call = json!([{"type": "ai", "id": "a1", "content": "", "tool_calls": [{"id": "c1", "name": "ls", "args": {}}]}]);
-    let first = all(&agent, thread).await.into_iter().rev().nth(1).unwrap().next;
+    let first = all_states(&agent, thread).await.into_iter().rev().nth(1).unwrap().next;
     for (as_node, messages, expected) in [
         (Some("__start__"), json!([{"type": "human", "content": "x"}]), first.as_slice()),
         (Some("model"), json!([{"type": "human", "content": "x"}]), &[]),
@@ -115,7 +120,7 @@ async fn what_comes_next_follows_from_who_is_taken_to_have_run() {
         (Some("__end__"), json!(null), &[]),
     ] {
         let values = if messages.is_null() { Value::Null } else { json!({"messages": messages}) };
-        update(&agent, thread, values, as_node, None).await.unwrap();
+        update_state(&agent, thread, values, as_node, None).await.unwrap();
         let state = agent.threads().state(thread).await.unwrap().unwrap();
         // Nodes that have nothing to do are passed on the way.
         let next: Vec<String> = state
@@ -132,132 +137,144 @@ async fn what_comes_next_follows_from_who_is_taken_to_have_run() {
 
 #[tokio::test]
 async fn a_first_message_that_is_put_in_is_gone_on_with() {
-    let (world, server) = (World::new(), answering("Hello."));
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let state = put(&agent, thread, json!({"messages": [{"type": "human", "content": "Hi."}]})).await;
+    let state = put_values(&agent, thread, json!({"messages": [{"type": "human", "content": "Hi."}]})).await;
     assert!(!state.next.is_empty());
     assert_eq!(state.parent_id, None);
-    let end = run(&agent, thread, &RunRequest::default()).await;
+    let end = run_request(&agent, thread, &RunRequest::default()).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(texts(&agent.threads().state(thread).await.unwrap().unwrap()), ["Hi.", "Hello."]);
+    assert_eq!(message_texts(&agent.threads().state(thread).await.unwrap().unwrap()), ["Hi.", "Hello."]);
 }
 
 #[tokio::test]
 async fn an_imported_thread_can_be_changed_before_anything_ran_in_it() {
-    let (world, server) = (World::new(), answering("Hello."));
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
     let agent = world.agent_with(&server);
-    let thread = import(&world, &agent).await.unwrap();
+    let thread = import_session(&world, &agent).await.unwrap();
     let imported = agent.threads().state(thread).await.unwrap().unwrap();
-    let state = put(&agent, thread, json!({"messages": [{"type": "human", "content": "One more."}]})).await;
+    let state =
+        put_values(&agent, thread, json!({"messages": [{"type": "human", "content": "One more."}]})).await;
     assert_eq!(
         (state.messages.len(), state.parent_id.as_ref()),
         (imported.messages.len() + 1, Some(&imported.checkpoint_id))
     );
-    assert_eq!(all(&agent, thread).await, [state, imported]);
+    assert_eq!(all_states(&agent, thread).await, [state, imported]);
 }
 
 /// A thread in which a call waits for a person.
-async fn asked(world: &World) -> (Server, Agent, ThreadId) {
-    let call = Reply::call("c1", "write_file", json!({"path": "a", "content": "x"}));
-    let server = Server::start(Script::new([call, Reply::text("Done.").repeated()])).unwrap();
-    let agent = world.agent_under(&server, ("", Policy::Ask));
+async fn pending_call_thread(world: &TestEnvironment) -> (ScriptedServer, Agent, ThreadId) {
+    let call = ScriptedReply::call("c1", "write_file", json!({"path": "a", "content": "x"}));
+    let server =
+        ScriptedServer::start(Script::new([call, ScriptedReply::text("Done.").with_repeat()])).unwrap();
+    let agent = world.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let end = run(&agent, thread, &saying("h1", "Write it.")).await;
+    let end = run_request(&agent, thread, &message_request("h1", "Write it.")).await;
     assert_eq!(end.status, RunStatus::Interrupted);
     (server, agent, thread)
 }
 
 #[tokio::test]
 async fn a_question_is_given_up_with_a_change_and_asked_again_when_the_thread_goes_on() {
-    let world = World::new();
-    let (_server, agent, thread) = asked(&world).await;
+    let world = TestEnvironment::new();
+    let (_server, agent, thread) = pending_call_thread(&world).await;
     let before = agent.threads().state(thread).await.unwrap().unwrap();
-    let state = put(&agent, thread, json!({"files": {"a": "b"}})).await;
+    let state = put_values(&agent, thread, json!({"files": {"a": "b"}})).await;
     assert_eq!((&state.next, state.interrupts.len()), (&before.next, 0));
     assert_eq!(agent.runs().pending_interrupts(thread).await.unwrap(), []);
     assert_eq!(status(&agent, thread).await, ThreadStatus::Interrupted);
     assert_eq!(agent.threads().state_at(thread, before.checkpoint_id).await.unwrap().interrupts.len(), 1);
-    let end = run(&agent, thread, &RunRequest::default()).await;
+    let end = run_request(&agent, thread, &RunRequest::default()).await;
     assert_eq!((end.status, end.interrupts.len()), (RunStatus::Interrupted, 1), "{end:?}");
     assert_ne!(end.interrupts[0].interrupt_id, before.interrupts[0].interrupt_id);
-    assert_eq!(world.read("a"), "");
+    assert_eq!(world.read_file("a"), "");
 }
 
 #[tokio::test]
 async fn everything_that_waits_is_given_up_as_the_end() {
-    let world = World::new();
-    let (_server, agent, thread) = asked(&world).await;
-    update(&agent, thread, Value::Null, Some("__end__"), None).await.unwrap();
+    let world = TestEnvironment::new();
+    let (_server, agent, thread) = pending_call_thread(&world).await;
+    update_state(&agent, thread, Value::Null, Some("__end__"), None).await.unwrap();
     let state = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!((state.next.len(), state.interrupts.len()), (0, 0));
     assert_eq!(status(&agent, thread).await, ThreadStatus::Idle);
-    let done = run(&agent, thread, &saying("h2", "Never mind.")).await;
+    let done = run_request(&agent, thread, &message_request("h2", "Never mind.")).await;
     assert_eq!(done.status, RunStatus::Success, "{done:?}");
-    assert_eq!(world.read("a"), "");
+    assert_eq!(world.read_file("a"), "");
     // A handoff that waits is declined by it, and by nothing less.
-    let server = drafting_then_answering();
-    let other = World::new();
+    let server = drafting_server();
+    let other = TestEnvironment::new();
     let agent = other.agent_with(&server);
-    let parent = import(&other, &agent).await.unwrap();
-    let (frames, cancel) = quiet();
+    let parent = import_session(&other, &agent).await.unwrap();
+    let (frames, cancel) = unwatched();
     let pending =
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    let state = put(&agent, parent, json!({"files": {"a": "b"}})).await;
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
+    let state = put_values(&agent, parent, json!({"files": {"a": "b"}})).await;
     assert_eq!(
         (state.interrupts.len(), state.next.as_slice()),
         (1, ["handoff_approval".to_owned()].as_slice())
     );
-    update(&agent, parent, Value::Null, Some("__end__"), None).await.unwrap();
+    update_state(&agent, parent, Value::Null, Some("__end__"), None).await.unwrap();
     let state = agent.threads().state(parent).await.unwrap().unwrap();
     assert_eq!((state.interrupts.len(), state.next.len()), (0, 0));
     assert_eq!(status(&agent, parent).await, ThreadStatus::Idle);
     let handoff = agent.handoffs().get(pending.handoff.handoff_id).await.unwrap();
     assert!(!handoff.status.is_pending(), "{handoff:?}");
     assert!(
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap().is_new
+        agent
+            .handoffs()
+            .request(parent, HandoffRequestOptions::default(), &frames, &cancel)
+            .await
+            .unwrap()
+            .is_new
     );
 }
 
 #[tokio::test]
 async fn a_handoff_goes_with_the_messages_before_it() {
-    let (world, server) = (World::new(), drafting_then_answering());
+    let (world, server) = (TestEnvironment::new(), drafting_server());
     let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let (frames, cancel) = quiet();
+    let parent = import_session(&world, &agent).await.unwrap();
+    let (frames, cancel) = unwatched();
     let pending =
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let first = agent.threads().state(parent).await.unwrap().unwrap().messages[0].id.clone();
-    let state = put(&agent, parent, json!({"messages": [{"type": "remove", "id": first}]})).await;
+    let state = put_values(&agent, parent, json!({"messages": [{"type": "remove", "id": first}]})).await;
     assert_eq!((state.interrupts.len(), state.next.len()), (0, 0));
     assert!(!state.channels.keys().any(|name| name.starts_with("handoff")), "{:?}", state.channels);
     assert_eq!(status(&agent, parent).await, ThreadStatus::Idle);
     assert!(!agent.handoffs().get(pending.handoff.handoff_id).await.unwrap().status.is_pending());
     assert!(
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap().is_new
+        agent
+            .handoffs()
+            .request(parent, HandoffRequestOptions::default(), &frames, &cancel)
+            .await
+            .unwrap()
+            .is_new
     );
 }
 
 #[tokio::test]
 async fn a_thread_is_filled_without_a_model() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let agent = world.agent();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let state = put(&agent, thread, json!({"messages": [{"type": "human", "content": "Hi."}]})).await;
-    assert_eq!((texts(&state), state.next.len()), (vec!["Hi.".to_owned()], 0));
-    let started = update(&agent, thread, Value::Null, Some("__start__"), None).await;
+    let state = put_values(&agent, thread, json!({"messages": [{"type": "human", "content": "Hi."}]})).await;
+    assert_eq!((message_texts(&state), state.next.len()), (vec!["Hi.".to_owned()], 0));
+    let started = update_state(&agent, thread, Value::Null, Some("__start__"), None).await;
     assert!(matches!(started, Err(Error::Run(RunError::NoModel(_)))));
 }
 
 /// No checkpoint of any thread.
-const NOWHERE: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
+const UNKNOWN_CHECKPOINT: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
 
 #[tokio::test]
 async fn a_change_that_cannot_be_made_changes_nothing() {
-    let (world, server) = (World::new(), answering("Hello."));
-    let (agent, thread) = greeted(&world, &server).await;
-    let before = all(&agent, thread).await;
-    let nowhere: CheckpointId = NOWHERE.parse().unwrap();
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
+    let (agent, thread) = greeted_thread(&world, &server).await;
+    let before = all_states(&agent, thread).await;
+    let nowhere: CheckpointId = UNKNOWN_CHECKPOINT.parse().unwrap();
     for (what, as_node, point, is_expected) in [
         (json!({}), Some("nowhere"), None, "there is no node `nowhere`"),
         (json!({"messages": 3}), None, None, "change the state"),
@@ -267,34 +284,38 @@ async fn a_change_that_cannot_be_made_changes_nothing() {
         (json!({"title": "x"}), Some("__copy__"), None, "as `__copy__`"),
         (json!({}), None, Some(nowhere), "find checkpoint `0192f0c1"),
     ] {
-        let refused = update(&agent, thread, what.clone(), as_node, point).await.unwrap_err();
+        let refused = update_state(&agent, thread, what.clone(), as_node, point).await.unwrap_err();
         assert!(refused.to_string().contains(is_expected), "{what} as {as_node:?}: {refused}");
-        assert_eq!(refused.class(), agent::Class::User, "{refused}");
-        assert_eq!(all(&agent, thread).await, before);
+        assert_eq!(refused.class(), agent::ErrorClass::User, "{refused}");
+        assert_eq!(all_states(&agent, thread).await, before);
     }
     let unknown = agent.threads().update_state(ThreadId::generate(), StateChange::default()).await;
     assert!(matches!(unknown, Err(Error::Thread(ThreadError::Unknown(_)))));
     // What a run works on does not change under it.
-    let (frames, cancel) = quiet();
-    let begun = agent.runs().begin(RunId::generate(), thread, &saying("h2", "Wait."), &frames).await.unwrap();
+    let (frames, cancel) = unwatched();
+    let begun = agent
+        .runs()
+        .begin(RunId::generate(), thread, &message_request("h2", "Wait."), &frames)
+        .await
+        .unwrap();
     let busy = agent.threads().update_state(thread, StateChange::default()).await.unwrap_err();
-    assert_eq!(busy.class(), agent::Class::Conflict, "{busy}");
-    let end = agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
+    assert_eq!(busy.class(), agent::ErrorClass::Conflict, "{busy}");
+    let end = agent.runs().drive_started(begun, &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success);
     agent.threads().update_state(thread, StateChange::default()).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_earlier_point_is_changed_on_a_branch_of_its_own() {
-    let (world, server) = (World::new(), answering("Hello."));
-    let (agent, thread) = greeted(&world, &server).await;
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
+    let (agent, thread) = greeted_thread(&world, &server).await;
     let first = agent.threads().state(thread).await.unwrap().unwrap();
-    run(&agent, thread, &saying("h2", "Two.")).await;
+    run_request(&agent, thread, &message_request("h2", "Two.")).await;
     let second = agent.threads().state(thread).await.unwrap().unwrap();
     let other = json!({"messages": [{"type": "human", "id": "h3", "content": "Other."}]});
-    update(&agent, thread, other, None, Some(first.checkpoint_id)).await.unwrap();
+    update_state(&agent, thread, other, None, Some(first.checkpoint_id)).await.unwrap();
     let head = agent.threads().state(thread).await.unwrap().unwrap();
-    assert_eq!(texts(&head), ["Hi.", "Hello.", "Other."]);
+    assert_eq!(message_texts(&head), ["Hi.", "Hello.", "Other."]);
     assert_eq!(head.parent_id.as_ref(), Some(&first.checkpoint_id));
     assert_eq!(head.number, first.number + 1);
     assert_eq!(
@@ -302,15 +323,18 @@ async fn an_earlier_point_is_changed_on_a_branch_of_its_own() {
         second.messages
     );
     // A copy stands beside what it copies.
-    update(&agent, thread, Value::Null, Some("__copy__"), Some(second.checkpoint_id)).await.unwrap();
+    update_state(&agent, thread, Value::Null, Some("__copy__"), Some(second.checkpoint_id)).await.unwrap();
     let copied = agent.threads().state(thread).await.unwrap().unwrap();
-    assert_eq!((said(&copied), &copied.next), (said(&second), &second.next));
+    assert_eq!(
+        (message_ids_and_texts(&copied), &copied.next),
+        (message_ids_and_texts(&second), &second.next)
+    );
     assert_eq!(copied.parent_id, second.parent_id);
 }
 
 #[tokio::test]
 async fn b3_a_message_that_was_removed_can_be_put_in_again_under_its_id() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let agent = world.agent();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     for (given, expected) in [
@@ -319,15 +343,15 @@ async fn b3_a_message_that_was_removed_can_be_put_in_again_under_its_id() {
         (json!([{"type": "human", "id": "m", "content": "Two."}]), vec!["Two."]),
         (json!([{"type": "human", "id": "m", "content": "Three."}]), vec!["Three."]),
     ] {
-        update(&agent, thread, json!({"messages": given}), None, None).await.unwrap();
-        assert_eq!(texts(&agent.threads().state(thread).await.unwrap().unwrap()), expected);
+        update_state(&agent, thread, json!({"messages": given}), None, None).await.unwrap();
+        assert_eq!(message_texts(&agent.threads().state(thread).await.unwrap().unwrap()), expected);
     }
 }
 
 #[tokio::test]
 async fn whatever_puts_something_into_a_thread_says_which_assistant_works_there() {
-    let world = World::new();
-    let server = answering("An answer.");
+    let world = TestEnvironment::new();
+    let server = answering_server("An answer.");
     let agent = world.agent_with(&server);
     let is_said = async |thread_id| {
         let thread = agent.store().thread(thread_id).await.unwrap().unwrap();
@@ -335,18 +359,18 @@ async fn whatever_puts_something_into_a_thread_says_which_assistant_works_there(
         thread.metadata.get("graph_id") == Some(&json!("agent"))
             && thread.metadata.get("assistant_id") == Some(&json!(wire_id))
     };
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let by_the_terminal = agent.threads().create(None).await.unwrap().thread_id;
-    agent.runs().send(by_the_terminal, "Hello.", &frames, &cancel).await.unwrap();
+    agent.runs().send_message(by_the_terminal, "Hello.", &frames, &cancel).await.unwrap();
     assert!(is_said(by_the_terminal).await);
     let fork = agent.threads().fork(by_the_terminal, None).await.unwrap().thread_id;
     assert!(is_said(fork).await);
     let changed = agent.threads().create(None).await.unwrap().thread_id;
     assert!(!is_said(changed).await, "nothing is in it");
     let values = json!({"messages": [{"role": "user", "content": "Hello."}]});
-    update(&agent, changed, values, None, None).await.unwrap();
+    update_state(&agent, changed, values, None, None).await.unwrap();
     assert!(is_said(changed).await);
-    let (offline, request) = (world.agent(), HandoffRequest::default());
+    let (offline, request) = (world.agent(), HandoffRequestOptions::default());
     let handoff =
         offline.handoffs().request(by_the_terminal, request, &frames, &cancel).await.unwrap().handoff;
     let accepted = Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] };

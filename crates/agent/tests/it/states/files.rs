@@ -3,24 +3,24 @@
 use agent::StateMessage;
 use jiff::Timestamp;
 use journal::{Artifact, Transaction, Write};
-use protocol::{Block, HumanMessage, Message, NewEvent};
+use protocol::{ContentBlock, HumanMessage, Message, NewEvent};
 
-use crate::requests::{Desk, done};
+use crate::requests::{RequestFixture, done_reply};
 
 #[tokio::test]
 async fn files_are_told_with_their_bytes_as_far_as_these_can_be_kept() {
-    let desk = Desk::new([done()]).await;
+    let desk = RequestFixture::new([done_reply()]).await;
     let now = Timestamp::now();
     let artifact = Artifact::new(desk.thread, "image/png", b"png".to_vec(), now);
     let sha256 = artifact.sha256.clone();
     let said = |bytes: u64| {
-        let media = Block::Media {
+        let media = ContentBlock::Media {
             media_type: "image/png".to_owned(),
             sha256: Some(sha256.clone()),
             bytes: Some(bytes),
         };
         let message = Message::Human(HumanMessage { id: None, content: vec![media.clone(), media] });
-        NewEvent::message(&message, now).unwrap()
+        NewEvent::from_message(&message, now).unwrap()
     };
     let events = vec![said(3), said(17 << 20), said(3)];
     let writes = vec![Write::PutArtifact(artifact), Write::Append { thread_id: desk.thread, events }];
@@ -29,6 +29,6 @@ async fn files_are_told_with_their_bytes_as_far_as_these_can_be_kept() {
     let told = |message: &StateMessage| message.base64_of(&sha256);
     let kept: Vec<_> = messages.iter().map(|message| told(message)).collect();
     assert_eq!(kept, [Some("cG5n".to_owned()), None, Some("cG5n".to_owned())]);
-    messages[0].written(|_| serde_json::value::to_raw_value("x").unwrap().into());
+    messages[0].encoded_with(|_| serde_json::value::to_raw_value("x").unwrap().into());
     assert_eq!(told(&messages[0]), None, "once it is written, its bytes are kept in one form");
 }

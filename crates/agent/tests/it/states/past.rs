@@ -3,36 +3,41 @@
 use std::collections::BTreeSet;
 
 use agent::{
-    CompactionRequest, GraphPlace, HandoffRequest, HistoryItem, HistoryQuery, IfExists, Policy, StateMessage,
-    StateOrigin,
+    ApprovalPolicy, CompactionParameters, GraphVertex, HandoffRequestOptions, HistoryItem, HistoryQuery,
+    IfExists, StateMessage, StateOrigin,
 };
-use journal::Superseded;
+use journal::SupersededVisibility;
 use protocol::{
-    Block, CheckpointId, EventType, Message, NewEvent, RunRequest, RunStatus, Scope, ThreadId, ThreadStatus,
+    CheckpointId, ContentBlock, EventType, Message, NewEvent, OwnerScope, RunRequest, RunStatus, ThreadId,
+    ThreadStatus,
 };
 use serde_json::{Map, Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::{all, run, said, saying, texts};
-use crate::world::{World, answering, approve, decisions, drafting_then_answering, import, messages, quiet};
+use super::{all_states, message_ids_and_texts, message_request, message_texts, run_request};
+use crate::environment::{
+    TestEnvironment, answering_server, approval, decisions, drafting_server, import_session, messages,
+    unwatched,
+};
 
 /// Returns a server whose model writes a file, which is asked about, and then answers.
-fn writing() -> Server {
-    let call = Reply::call("c1", "write_file", json!({"path": "a", "content": "x"}));
-    Server::start(Script::new([call, Reply::text("Done.").repeated()])).unwrap()
+fn writing_server() -> ScriptedServer {
+    let call = ScriptedReply::call("c1", "write_file", json!({"path": "a", "content": "x"}));
+    ScriptedServer::start(Script::new([call, ScriptedReply::text("Done.").with_repeat()])).unwrap()
 }
 
 #[tokio::test]
 async fn b3_every_message_has_the_same_id_and_place_wherever_it_is_shown() {
-    let world = World::new();
-    world.put("notes.txt", "one\n");
-    let list = Reply::text("I look.").and_call("c1", "ls", json!({}));
-    let server = Server::start(Script::new([list, Reply::text("Nothing.").repeated()])).unwrap();
+    let world = TestEnvironment::new();
+    world.write_file("notes.txt", "one\n");
+    let list = ScriptedReply::text("I look.").with_call("c1", "ls", json!({}));
+    let server =
+        ScriptedServer::start(Script::new([list, ScriptedReply::text("Nothing.").with_repeat()])).unwrap();
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    run(&agent, thread, &saying("h1", "Look around.")).await;
-    let (frames, cancel) = quiet();
-    agent.runs().send(thread, "And again.", &frames, &cancel).await.unwrap();
+    run_request(&agent, thread, &message_request("h1", "Look around.")).await;
+    let (frames, cancel) = unwatched();
+    agent.runs().send_message(thread, "And again.", &frames, &cancel).await.unwrap();
     let state = agent.threads().state(thread).await.unwrap().unwrap();
     let shown: Vec<(String, u64)> = state.messages.iter().map(|m| (m.id.clone(), m.seq)).collect();
     assert_eq!(shown.len(), 6);
@@ -40,17 +45,18 @@ async fn b3_every_message_has_the_same_id_and_place_wherever_it_is_shown() {
     assert!(shown.is_sorted_by_key(|(_, seq)| *seq));
     assert_eq!(shown.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len(), shown.len());
     let history = agent.threads().history(thread).await.unwrap();
-    let said = history.iter().filter(|entry| matches!(entry.what, HistoryItem::Message(_)));
+    let said = history.iter().filter(|entry| matches!(entry.item, HistoryItem::Message(_)));
     assert_eq!(said.map(|entry| (entry.id.clone(), entry.seq)).collect::<Vec<_>>(), shown);
     let page = HistoryQuery { limit: 100, ..HistoryQuery::default() };
     let page = agent.threads().history_page(thread, &page).await.unwrap();
     assert_eq!(page.entries.iter().map(|entry| (entry.id.clone(), entry.seq)).collect::<Vec<_>>(), shown);
     let events = agent.threads().events(thread).await.unwrap();
-    let of_events = events.iter().filter_map(StateMessage::of).map(|message| (message.id, message.seq));
+    let of_events =
+        events.iter().filter_map(StateMessage::from_event).map(|message| (message.id, message.seq));
     assert_eq!(of_events.collect::<Vec<_>>(), shown);
     let after = agent.threads().messages_after(thread, shown[2].1).await.unwrap();
     assert_eq!(after, state.messages[3..]);
-    for earlier in all(&agent, thread).await {
+    for earlier in all_states(&agent, thread).await {
         assert_eq!(earlier.messages, state.messages[..earlier.messages.len()]);
     }
     drop(agent);
@@ -64,17 +70,17 @@ async fn b3_every_message_has_the_same_id_and_place_wherever_it_is_shown() {
 
 #[tokio::test]
 async fn a_turn_begins_with_a_point_that_does_not_hold_its_message() {
-    let (world, server) = (World::new(), answering("Hello."));
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     assert_eq!(agent.threads().state(thread).await.unwrap(), None);
-    assert_eq!(all(&agent, thread).await, []);
+    assert_eq!(all_states(&agent, thread).await, []);
     let metadata = Map::from_iter([("tag".to_owned(), json!("x")), ("step".to_owned(), json!("mine"))]);
-    let end = run(&agent, thread, &RunRequest { metadata, ..saying("h1", "Hi.") }).await;
-    let states = all(&agent, thread).await;
+    let end = run_request(&agent, thread, &RunRequest { metadata, ..message_request("h1", "Hi.") }).await;
+    let states = all_states(&agent, thread).await;
     let shape = agent.admin().graph_shape();
     let is_node = |next: &String| {
-        shape.places.iter().any(|place| matches!(place, GraphPlace::Node(name) if name == next))
+        shape.vertices.iter().any(|place| matches!(place, GraphVertex::Node(name) if name == next))
     };
     assert!(states.len() <= 4, "{}", states.len());
     let (input, admission) = (&states[states.len() - 1], &states[states.len() - 2]);
@@ -82,7 +88,7 @@ async fn a_turn_begins_with_a_point_that_does_not_hold_its_message() {
     assert_eq!((input.next.len(), input.messages.len()), (0, 0));
     assert_eq!((admission.origin, admission.number), (StateOrigin::Step, 0));
     assert_eq!(
-        (admission.parent_id.as_ref(), texts(admission)),
+        (admission.parent_id.as_ref(), message_texts(admission)),
         (Some(&input.checkpoint_id), vec!["Hi.".to_owned()])
     );
     for state in &states {
@@ -91,7 +97,7 @@ async fn a_turn_begins_with_a_point_that_does_not_hold_its_message() {
         assert!(state.next.iter().all(is_node), "{:?}", state.next);
     }
     assert_eq!((states[0].next.len(), states[0].interrupts.len()), (0, 0));
-    assert_eq!(texts(&states[0]), ["Hi.", "Hello."]);
+    assert_eq!(message_texts(&states[0]), ["Hi.", "Hello."]);
     let unknown = agent.threads().state_at(thread, CheckpointId::generate()).await;
     assert!(
         matches!(unknown, Err(agent::Error::Thread(agent::ThreadError::UnknownCheckpoint { .. }))),
@@ -104,122 +110,141 @@ async fn a_turn_begins_with_a_point_that_does_not_hold_its_message() {
 
 #[tokio::test]
 async fn a_question_is_shown_where_it_waits_and_where_it_was_asked() {
-    let (world, server) = (World::new(), writing());
-    let agent = world.agent_under(&server, ("", Policy::Ask));
+    let (world, server) = (TestEnvironment::new(), writing_server());
+    let agent = world.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let end = run(&agent, thread, &saying("h1", "Write it.")).await;
+    let end = run_request(&agent, thread, &message_request("h1", "Write it.")).await;
     assert_eq!(end.status, RunStatus::Interrupted);
     let asked = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!(asked.interrupts, end.interrupts);
     assert_eq!(asked.next, [end.interrupts[0].node.clone()]);
     let approve = json!({"decisions": [{"type": "approve"}]});
-    let resume = protocol::Command { resume: Some(approve), ..protocol::Command::default() };
-    let end = run(&agent, thread, &RunRequest { command: Some(resume), ..RunRequest::default() }).await;
+    let resume = protocol::RunCommand { resume: Some(approve), ..protocol::RunCommand::default() };
+    let end =
+        run_request(&agent, thread, &RunRequest { command: Some(resume), ..RunRequest::default() }).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let head = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!((head.next.len(), head.interrupts.len()), (0, 0));
     let then = agent.threads().state_at(thread, asked.checkpoint_id).await.unwrap();
     assert_eq!(then.interrupts[0].interrupt_id, asked.interrupts[0].interrupt_id);
     assert_eq!((&then.next, &then.messages), (&asked.next, &asked.messages));
-    let listed = all(&agent, thread).await;
+    let listed = all_states(&agent, thread).await;
     let asking = listed.iter().filter(|state| !state.interrupts.is_empty());
     assert_eq!(asking.map(|state| &state.checkpoint_id).collect::<Vec<_>>(), [&asked.checkpoint_id]);
 }
 
 #[tokio::test]
 async fn the_failure_of_a_run_is_told_at_the_head() {
-    let world = World::new();
-    let server = Server::start(Script::new([Reply::status(400, "no such model").repeated()])).unwrap();
+    let world = TestEnvironment::new();
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply::status(400, "no such model").with_repeat()]))
+            .unwrap();
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let end = run(&agent, thread, &saying("h1", "Hi.")).await;
+    let end = run_request(&agent, thread, &message_request("h1", "Hi.")).await;
     assert_eq!(end.status, RunStatus::Error);
     let head = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!(head.error, end.failure.map(|failure| failure.message));
     assert!(!head.next.is_empty(), "it can go on there: {head:?}");
-    assert_eq!(texts(&head), ["Hi."]);
-    assert!(all(&agent, thread).await[1..].iter().all(|state| state.error.is_none()));
+    assert_eq!(message_texts(&head), ["Hi."]);
+    assert!(all_states(&agent, thread).await[1..].iter().all(|state| state.error.is_none()));
 }
 
 #[tokio::test]
 async fn b11_what_the_model_sees_is_told_apart_from_what_was_said() {
-    let (world, server) =
-        (World::new(), answering(&"An answer that is not short, for there is much to say. ".repeat(60)));
+    let (world, server) = (
+        TestEnvironment::new(),
+        answering_server(&"An answer that is not short, for there is much to say. ".repeat(60)),
+    );
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     for turn in 0..6 {
-        run(&agent, thread, &saying(&format!("h{turn}"), &format!("Question {turn}, with some words.")))
-            .await;
+        run_request(
+            &agent,
+            thread,
+            &message_request(&format!("h{turn}"), &format!("Question {turn}, with some words.")),
+        )
+        .await;
     }
-    let before = agent.threads().context_of(thread).await.unwrap();
+    let before = agent.threads().model_window(thread).await.unwrap();
     assert_eq!((before.summary.as_ref(), before.marker_seq, before.transcript_messages), (None, None, 12));
     assert_eq!(before.kept_seqs.len(), 12);
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let held = agent.threads().state(thread).await.unwrap().unwrap().messages;
-    let request = CompactionRequest { keep: Some(agent::Keep::Messages(2)), ..CompactionRequest::default() };
+    let request = CompactionParameters {
+        keep: Some(agent::KeepPolicy::Messages(2)),
+        ..CompactionParameters::default()
+    };
     agent.threads().compact(thread, &request, &frames, &cancel).await.unwrap();
-    let after = agent.threads().context_of(thread).await.unwrap();
+    let after = agent.threads().model_window(thread).await.unwrap();
     let (summary, until) = (after.summary.unwrap(), after.condensed_until.unwrap());
     assert!(!summary.is_empty() && after.marker_seq.is_some());
     assert_eq!(after.transcript_messages, 12);
     assert!(after.kept_seqs.len() < 12 && after.kept_seqs.iter().any(|seq| *seq > until));
     let state = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!(state.messages, held, "b1: the transcript is whole");
-    let written = serde_json::to_value(agent.threads().context_of(thread).await.unwrap()).unwrap();
+    let written = serde_json::to_value(agent.threads().model_window(thread).await.unwrap()).unwrap();
     assert_eq!(written["summary"], json!(summary));
 }
 
 #[tokio::test]
 async fn b13_an_imported_thread_has_a_state_before_anything_ran_in_it() {
-    let (world, server) = (World::new(), answering("It passes."));
+    let (world, server) = (TestEnvironment::new(), answering_server("It passes."));
     let agent = world.agent_with(&server);
-    let thread = import(&world, &agent).await.unwrap();
+    let thread = import_session(&world, &agent).await.unwrap();
     let imported = agent.threads().state(thread).await.unwrap().unwrap();
     let held = imported.messages.len();
-    assert_eq!((said(&imported).len(), imported.next.len()), (messages(&agent, thread).await.len(), 0));
+    assert_eq!(
+        (message_ids_and_texts(&imported).len(), imported.next.len()),
+        (messages(&agent, thread).await.len(), 0)
+    );
     assert_eq!(
         (imported.origin, imported.parent_id.as_ref(), imported.run_id),
         (StateOrigin::Change, None, None)
     );
-    assert_eq!(all(&agent, thread).await, std::slice::from_ref(&imported));
+    assert_eq!(all_states(&agent, thread).await, std::slice::from_ref(&imported));
     assert_eq!(agent.threads().state_at(thread, imported.checkpoint_id).await.unwrap(), imported);
     assert_eq!(agent.threads().states(thread, Some(imported.checkpoint_id), 10).await.unwrap(), []);
     // What was the head when the client looked is named by its next message.
-    let named = RunRequest { checkpoint_id: Some(imported.checkpoint_id), ..saying("h1", "Does it?") };
-    let end = run(&agent, thread, &named).await;
+    let named =
+        RunRequest { checkpoint_id: Some(imported.checkpoint_id), ..message_request("h1", "Does it?") };
+    let end = run_request(&agent, thread, &named).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let states = all(&agent, thread).await;
+    let states = all_states(&agent, thread).await;
     assert_eq!(states.last(), Some(&imported), "it stays the first point");
     let input = &states[states.len() - 2];
     assert_eq!((input.origin, input.number), (StateOrigin::Input, -1));
     assert_eq!(input.parent_id.as_ref(), Some(&imported.checkpoint_id));
     assert_eq!(states[0].messages.len(), held + 2);
     // And another message in its place begins another branch there.
-    let other = RunRequest { checkpoint_id: Some(imported.checkpoint_id), ..saying("h2", "Really?") };
-    run(&agent, thread, &other).await;
-    let states = all(&agent, thread).await;
+    let other =
+        RunRequest { checkpoint_id: Some(imported.checkpoint_id), ..message_request("h2", "Really?") };
+    run_request(&agent, thread, &other).await;
+    let states = all_states(&agent, thread).await;
     assert_eq!(states[0].messages.len(), held + 2);
-    assert_eq!(texts(&states[0])[held..], ["Really?", "It passes."]);
+    assert_eq!(message_texts(&states[0])[held..], ["Really?", "It passes."]);
     let children = states.iter().filter(|state| state.parent_id.as_ref() == Some(&imported.checkpoint_id));
     assert_eq!(children.count(), 2);
 }
 
 #[tokio::test]
 async fn a_handoff_that_waits_is_in_the_messages_and_stays_there_once_it_is_decided() {
-    let (world, server) = (World::new(), drafting_then_answering());
+    let (world, server) = (TestEnvironment::new(), drafting_server());
     let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let (frames, cancel) = quiet();
+    let parent = import_session(&world, &agent).await.unwrap();
+    let (frames, cancel) = unwatched();
     let pending =
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let asked = agent.threads().state(parent).await.unwrap().unwrap();
     let held = messages(&agent, parent).await.len();
     assert_eq!((asked.messages.len(), asked.interrupts.len()), (held + 1, 1));
     assert_eq!(asked.next, ["handoff_approval"]);
     let Message::Ai(question) = &asked.messages[held].message else { panic!("{:?}", asked.messages[held]) };
-    let [Block::ToolCall { id, name, args }] = question.content.as_slice() else { panic!("{question:?}") };
+    let [ContentBlock::ToolCall { id, name, args }] = question.content.as_slice() else {
+        panic!("{question:?}")
+    };
     assert_eq!((name.as_str(), &args["feedback"]), ("handoff_summary", &json!("")));
-    agent.handoffs().decide(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(pending.handoff.handoff_id, &approval(&pending), &frames, &cancel).await.unwrap();
     let decided = agent.threads().state(parent).await.unwrap().unwrap();
     assert_eq!(decided.messages[..=held], asked.messages);
     let Message::Tool(outcome) = &decided.messages[held + 1].message else {
@@ -227,22 +252,22 @@ async fn a_handoff_that_waits_is_in_the_messages_and_stays_there_once_it_is_deci
     };
     assert_eq!((&outcome.call_id, decided.next.len()), (id, 0));
     assert_eq!(decided.channels["child_thread_id"], json!(pending.handoff.child_thread_id));
-    let contextual = agent.threads().context_of(parent).await.unwrap();
+    let contextual = agent.threads().model_window(parent).await.unwrap();
     assert!(contextual.kept_seqs.iter().all(|seq| *seq < asked.messages[held].seq), "and in no context");
     drop(agent);
     let reopened = world.agent_with(&server);
     assert_eq!(reopened.threads().state(parent).await.unwrap().unwrap(), decided);
-    assert_eq!(all(&reopened, parent).await[0], decided);
+    assert_eq!(all_states(&reopened, parent).await[0], decided);
 }
 
 #[tokio::test]
 async fn a_refined_handoff_is_told_draft_by_draft() {
-    let (world, server) = (World::new(), drafting_then_answering());
+    let (world, server) = (TestEnvironment::new(), drafting_server());
     let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let (frames, cancel) = quiet();
+    let parent = import_session(&world, &agent).await.unwrap();
+    let (frames, cancel) = unwatched();
     let pending =
-        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let refine = decisions(
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#,
     );
@@ -263,26 +288,27 @@ async fn a_refined_handoff_is_told_draft_by_draft() {
 
 #[tokio::test]
 async fn k1_a_state_is_its_owners_only() {
-    let (world, server) = (World::new(), answering("Hello."));
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
     let local = world.agent_with(&server);
-    let [alice, bob] = ["alice", "bob"].map(|name| local.scoped(Scope::Owner(Some(name.parse().unwrap()))));
+    let [alice, bob] =
+        ["alice", "bob"].map(|name| local.scoped(OwnerScope::Owner(Some(name.parse().unwrap()))));
     let thread = alice.threads().create(None).await.unwrap().thread_id;
-    run(&alice, thread, &saying("h1", "Mine.")).await;
+    run_request(&alice, thread, &message_request("h1", "Mine.")).await;
     let head = alice.threads().state(thread).await.unwrap().unwrap();
     for other in [&bob, &local] {
         assert!(other.threads().state(thread).await.is_err());
         assert!(other.threads().states(thread, None, 10).await.is_err());
         assert!(other.threads().state_at(thread, head.checkpoint_id).await.is_err());
         assert!(other.threads().messages_after(thread, 0).await.is_err());
-        assert!(other.threads().context_of(thread).await.is_err());
-        assert!(other.threads().copy(thread).await.is_err());
+        assert!(other.threads().model_window(thread).await.is_err());
+        assert!(other.threads().copy_thread(thread).await.is_err());
         assert!(other.threads().update_state(thread, agent::StateChange::default()).await.is_err());
         assert_eq!(alice.threads().state(thread).await.unwrap().as_ref(), Some(&head));
     }
     // The transcripts are shared between the agents, and what is gone is in none of them.
     alice.threads().delete(thread).await.unwrap();
     assert!(alice.threads().state(thread).await.is_err());
-    let (again, _) = alice.threads().ensure(Some(thread), Map::new(), IfExists::Raise).await.unwrap();
+    let (again, _) = alice.threads().ensure_thread(Some(thread), Map::new(), IfExists::Raise).await.unwrap();
     assert_eq!(alice.threads().state(again.thread_id).await.unwrap(), None);
     assert_eq!(alice.threads().messages_after(thread, 0).await.unwrap(), []);
 }
@@ -291,14 +317,14 @@ async fn k1_a_state_is_its_owners_only() {
 async fn b3_readers_at_the_same_time_see_every_message_once_and_in_order() {
     const MESSAGES: usize = 300;
     const READERS: usize = 8;
-    let world = World::new();
+    let world = TestEnvironment::new();
     let agent = world.agent();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let writer = agent.clone();
     let writing = tokio::spawn(async move {
         for number in 0..MESSAGES {
             let said = Message::human(format!("{number}"));
-            let event = NewEvent::message(&said, jiff::Timestamp::now()).unwrap();
+            let event = NewEvent::from_message(&said, jiff::Timestamp::now()).unwrap();
             let writes = vec![journal::Write::Append { thread_id: thread, events: vec![event] }];
             writer.store().commit(journal::Transaction { fence: None, writes }).await.unwrap();
         }
@@ -327,44 +353,44 @@ async fn b3_readers_at_the_same_time_see_every_message_once_and_in_order() {
 
 #[tokio::test]
 async fn b12_a_copy_has_the_whole_transcript_and_goes_its_own_way() {
-    let (world, server) = (World::new(), answering("Hello."));
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
     let agent = world.agent_with(&server);
     let metadata = Map::from_iter([("note".to_owned(), json!("mine"))]);
-    let (source, _) = agent.threads().ensure(None, metadata, IfExists::Raise).await.unwrap();
+    let (source, _) = agent.threads().ensure_thread(None, metadata, IfExists::Raise).await.unwrap();
     let thread = source.thread_id;
-    run(&agent, thread, &saying("h1", "One.")).await;
-    run(&agent, thread, &saying("h2", "Two.")).await;
-    let copy = agent.threads().copy(thread).await.unwrap();
+    run_request(&agent, thread, &message_request("h1", "One.")).await;
+    run_request(&agent, thread, &message_request("h2", "Two.")).await;
+    let copy = agent.threads().copy_thread(thread).await.unwrap();
     assert_eq!((copy.status, &copy.metadata["note"]), (ThreadStatus::Idle, &json!("mine")));
     let (held, there) = (
         agent.threads().state(thread).await.unwrap().unwrap(),
         agent.threads().state(copy.thread_id).await.unwrap().unwrap(),
     );
-    assert_eq!(said(&there), said(&held));
-    let runs = |state: &agent::State| state.messages.iter().map(|m| m.run_id).collect::<Vec<_>>();
+    assert_eq!(message_ids_and_texts(&there), message_ids_and_texts(&held));
+    let runs = |state: &agent::ThreadSnapshot| state.messages.iter().map(|m| m.run_id).collect::<Vec<_>>();
     assert_eq!(runs(&there), runs(&held), "each message is still of its run");
     assert_eq!((there.origin, there.next.len(), there.parent_id.as_ref()), (StateOrigin::Change, 0, None));
-    assert_eq!(all(&agent, copy.thread_id).await, std::slice::from_ref(&there));
-    run(&agent, copy.thread_id, &saying("h3", "Three.")).await;
+    assert_eq!(all_states(&agent, copy.thread_id).await, std::slice::from_ref(&there));
+    run_request(&agent, copy.thread_id, &message_request("h3", "Three.")).await;
     assert_eq!(agent.threads().state(copy.thread_id).await.unwrap().unwrap().messages.len(), 6);
     assert_eq!(agent.threads().state(thread).await.unwrap().unwrap(), held);
     let created = agent.threads().events(copy.thread_id).await.unwrap();
     let created = created.iter().find(|event| event.kind() == Some(EventType::ThreadCreated)).unwrap();
     assert_eq!(created.content_value()["parent_thread_id"], json!(thread));
     let empty = agent.threads().create(None).await.unwrap().thread_id;
-    let copy = agent.threads().copy(empty).await.unwrap();
+    let copy = agent.threads().copy_thread(empty).await.unwrap();
     assert_eq!(agent.threads().state(copy.thread_id).await.unwrap(), None);
-    assert!(agent.threads().copy(ThreadId::generate()).await.is_err());
+    assert!(agent.threads().copy_thread(ThreadId::generate()).await.is_err());
 }
 
 #[tokio::test]
 async fn what_a_rewind_took_back_is_still_the_past() {
-    let (world, server) = (World::new(), answering("Hello."));
+    let (world, server) = (TestEnvironment::new(), answering_server("Hello."));
     let agent = world.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    run(&agent, thread, &saying("h1", "One.")).await;
+    run_request(&agent, thread, &message_request("h1", "One.")).await;
     let first = agent.threads().state(thread).await.unwrap().unwrap();
-    run(&agent, thread, &saying("h2", "Two.")).await;
+    run_request(&agent, thread, &message_request("h2", "Two.")).await;
     let second = agent.threads().state(thread).await.unwrap().unwrap();
     agent.threads().rewind(thread, first.messages[1].seq).await.unwrap();
     let head = agent.threads().state(thread).await.unwrap().unwrap();
@@ -374,12 +400,12 @@ async fn what_a_rewind_took_back_is_still_the_past() {
         second.messages
     );
     // A client that still shows what was taken back goes on from there.
-    let on = RunRequest { checkpoint_id: Some(second.checkpoint_id), ..saying("h3", "Three.") };
-    let end = run(&agent, thread, &on).await;
+    let on = RunRequest { checkpoint_id: Some(second.checkpoint_id), ..message_request("h3", "Three.") };
+    let end = run_request(&agent, thread, &on).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let now = agent.threads().state(thread).await.unwrap().unwrap();
-    assert_eq!(texts(&now), ["One.", "Hello.", "Two.", "Hello.", "Three.", "Hello."]);
-    assert_eq!(said(&now)[..4], said(&second), "under the ids they had");
+    assert_eq!(message_texts(&now), ["One.", "Hello.", "Two.", "Hello.", "Three.", "Hello."]);
+    assert_eq!(message_ids_and_texts(&now)[..4], message_ids_and_texts(&second), "under the ids they had");
     let runs: Vec<_> = now.messages[..4].iter().map(|message| message.run_id).collect();
     assert_eq!(runs, second.messages.iter().map(|message| message.run_id).collect::<Vec<_>>());
     assert_eq!(
@@ -389,6 +415,6 @@ async fn what_a_rewind_took_back_is_still_the_past() {
     );
     let sent = server.requests().last().unwrap().body["messages"].clone();
     assert_eq!(sent.as_array().unwrap().len(), 5, "the model sees the whole branch: {sent}");
-    let stored = agent.store().checkpoints(thread, None, 100, Superseded::Shown).await.unwrap();
+    let stored = agent.store().checkpoints(thread, None, 100, SupersededVisibility::Shown).await.unwrap();
     assert!(stored.len() > 6);
 }

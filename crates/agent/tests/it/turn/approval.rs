@@ -1,38 +1,45 @@
 //! Approvals through the agent, with its own tools: what the rules say, what a person answers, what is remembered.
 
-use agent::{Agent, CancellationToken, Error, Frame, Frames, Item, Policy, RunEnd, RunError, Scope};
+use agent::{
+    Agent, ApprovalPolicy, CancellationToken, Error, Frame, FrameSender, RuleScope, RunEnd, RunError,
+    SubscriptionItem,
+};
 use protocol::{Decisions, EventType, FailureKind, Interrupt, Message, RunStatus, ThreadId};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use crate::world::{MODEL, World, assert_paired, decisions, messages, quiet};
+use crate::environment::{TEST_MODEL, TestEnvironment, assert_paired, decisions, messages, unwatched};
 
 /// A thread in which the model has asked for some calls.
-struct Asked {
-    world: World,
-    server: Server,
+struct ToolApprovalFixture {
+    world: TestEnvironment,
+    server: ScriptedServer,
     agent: Agent,
     thread: ThreadId,
     end: RunEnd,
 }
 
 /// Lets the model ask for `calls`, with the ids `c0`, `c1`, …, and say afterwards that it is done.
-async fn asked(calls: &[(&str, Value)], (config, approve): (&str, Policy)) -> Asked {
-    let world = World::new();
-    world.put("notes.txt", "one\n");
-    let mut reply = Reply::text("I try.");
+async fn request_calls(
+    calls: &[(&str, Value)],
+    (config, approve): (&str, ApprovalPolicy),
+) -> ToolApprovalFixture {
+    let world = TestEnvironment::new();
+    world.write_file("notes.txt", "one\n");
+    let mut reply = ScriptedReply::text("I try.");
     for (number, (name, args)) in calls.iter().enumerate() {
-        reply = reply.and_call(format!("c{number}"), *name, args.clone());
+        reply = reply.with_call(format!("c{number}"), *name, args.clone());
     }
-    let server = Server::start(Script::new([reply, Reply::text("Done.").repeated()])).unwrap();
-    let agent = world.agent_under(&server, (config, approve));
+    let server =
+        ScriptedServer::start(Script::new([reply, ScriptedReply::text("Done.").with_repeat()])).unwrap();
+    let agent = world.agent_with_policy(&server, (config, approve));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let (frames, cancel) = quiet();
-    let end = agent.runs().send(thread, "Do it.", &frames, &cancel).await.unwrap();
-    Asked { world, server, agent, thread, end }
+    let (frames, cancel) = unwatched();
+    let end = agent.runs().send_message(thread, "Do it.", &frames, &cancel).await.unwrap();
+    ToolApprovalFixture { world, server, agent, thread, end }
 }
 
-impl Asked {
+impl ToolApprovalFixture {
     async fn pending(&self) -> Interrupt {
         let mut pending = self.agent.runs().pending_interrupts(self.thread).await.unwrap();
         assert_eq!(pending.len(), 1, "{pending:?}");
@@ -40,14 +47,14 @@ impl Asked {
     }
 
     async fn answer(&self, decisions: Value) -> agent::Result<RunEnd> {
-        let (frames, cancel) = quiet();
+        let (frames, cancel) = unwatched();
         let decisions: Decisions = serde_json::from_value(json!({"decisions": decisions})).unwrap();
         let id = self.pending().await.interrupt_id;
         Ok(self.agent.runs().resume(id, &decisions, &frames, &cancel).await?.unwrap())
     }
 
     /// Returns the results in the order of the calls.
-    async fn results(&self) -> Vec<String> {
+    async fn call_results(&self) -> Vec<String> {
         let messages = messages(&self.agent, self.thread).await;
         let mut results: Vec<(String, String)> = messages
             .iter()
@@ -61,7 +68,7 @@ impl Asked {
     }
 
     /// Returns what was decided: call, decision, by whom.
-    async fn decided(&self) -> Vec<[String; 3]> {
+    async fn recorded_decisions(&self) -> Vec<[String; 3]> {
         let events = self.agent.threads().events(self.thread).await.unwrap();
         let decided = events.iter().filter(|event| event.kind() == Some(EventType::ToolCallDecided));
         let text = |content: &Value, key: &str| content[key].as_str().unwrap().to_owned();
@@ -82,7 +89,7 @@ const RULES: &str = "[permissions]\nallow = [\"write_file(out/**)\"]\nask = [\"w
 #[tokio::test]
 async fn every_call_is_allowed_asked_about_or_refused_as_the_rules_say() {
     let calls = [write("out/a", "1"), write("out/asked/b", "2"), write("out/denied/c", "3"), write("d", "4")];
-    let asked = asked(&calls, (RULES, Policy::Ask)).await;
+    let asked = request_calls(&calls, (RULES, ApprovalPolicy::Ask)).await;
     assert_eq!(asked.end.status, RunStatus::Interrupted);
     let pending = asked.pending().await;
     let requests = &pending.payload.action_requests;
@@ -95,21 +102,21 @@ async fn every_call_is_allowed_asked_about_or_refused_as_the_rules_say() {
     let details = requests[0].details.as_ref().unwrap();
     assert_eq!(details["call_id"], "c1");
     assert!(details["diff"].as_str().unwrap().contains("+2"), "{details}");
-    assert_eq!(asked.world.read("out/a"), "", "nothing is done before the answer");
+    assert_eq!(asked.world.read_file("out/a"), "", "nothing is done before the answer");
     let end = asked.answer(json!([{"type": "approve"}, {"type": "approve"}])).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let written = ["out/a", "out/asked/b", "out/denied/c", "d"].map(|name| asked.world.read(name));
+    let written = ["out/a", "out/asked/b", "out/denied/c", "d"].map(|name| asked.world.read_file(name));
     assert_eq!(written, ["1", "2", "", "4"]);
-    assert!(asked.results().await[2].contains("a rule forbids this call"));
+    assert!(asked.call_results().await[2].contains("a rule forbids this call"));
     assert_paired(&asked.server.requests()[1].body);
     let expected = [["c2", "deny", "rule"], ["c1", "approve", "person"], ["c3", "approve", "person"]];
-    assert_eq!(asked.decided().await, expected);
+    assert_eq!(asked.recorded_decisions().await, expected);
 }
 
 #[tokio::test]
 async fn g3_each_kind_of_decision_does_what_it_says() {
     let calls = ["a", "b", "c", "d"].map(|name| write(name, "model's"));
-    let asked = asked(&calls, ("", Policy::Ask)).await;
+    let asked = request_calls(&calls, ("", ApprovalPolicy::Ask)).await;
     let edit = json!({"name": "write_file", "args": {"path": "b", "content": "person's"}});
     let decisions = json!([
         {"type": "approve"},
@@ -119,38 +126,38 @@ async fn g3_each_kind_of_decision_does_what_it_says() {
     ]);
     let end = asked.answer(decisions).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(["a", "b", "c", "d"].map(|name| asked.world.read(name)), ["model's", "person's", "", ""]);
-    let results = asked.results().await;
+    assert_eq!(["a", "b", "c", "d"].map(|name| asked.world.read_file(name)), ["model's", "person's", "", ""]);
+    let results = asked.call_results().await;
     assert!(results[2].contains("Leave c alone."));
     assert_eq!(results[3], "d is written already.");
     let second = &asked.server.requests()[1].body;
     assert_paired(second);
     let said = second.to_string();
     assert!(said.contains("model's") && said.contains("Leave c alone."), "{said}");
-    let decided = asked.decided().await.into_iter().map(|[_, decision, _]| decision);
+    let decided = asked.recorded_decisions().await.into_iter().map(|[_, decision, _]| decision);
     assert_eq!(decided.collect::<Vec<_>>(), ["approve", "edit", "reject", "respond"]);
     assert_eq!(asked.agent.runs().pending_interrupts(asked.thread).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn a_rejection_needs_no_model_and_the_turn_fails_where_it_would_ask_one() {
-    let asked = asked(&[write("a", "1")], ("", Policy::Ask)).await;
+    let asked = request_calls(&[write("a", "1")], ("", ApprovalPolicy::Ask)).await;
     let bare = asked.world.agent();
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let rejected = decisions(r#"{"decisions":[{"type":"reject","message":"No."}]}"#);
     let pending = asked.pending().await;
     let end = bare.runs().resume(pending.interrupt_id, &rejected, &frames, &cancel).await.unwrap().unwrap();
     let failure = end.failure.unwrap();
     assert_eq!((end.status, failure.kind), (RunStatus::Error, FailureKind::Config));
     assert!(failure.hint.unwrap().contains("segue models"));
-    assert_eq!(asked.decided().await, [["c0", "reject", "person"]]);
-    assert!(asked.results().await[0].contains("No."));
+    assert_eq!(asked.recorded_decisions().await, [["c0", "reject", "person"]]);
+    assert!(asked.call_results().await[0].contains("No."));
     assert_eq!(bare.runs().pending_interrupts(asked.thread).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn g3_an_answer_that_cannot_be_taken_leaves_the_question_waiting() {
-    let asked = asked(&[write("a", "1"), write("b", "2")], (RULES, Policy::Ask)).await;
+    let asked = request_calls(&[write("a", "1"), write("b", "2")], (RULES, ApprovalPolicy::Ask)).await;
     let edit = |name: &str, path: &str| {
         let args = json!({"path": path, "content": "x"});
         json!({"type": "edit", "edited_action": {"name": name, "args": args}})
@@ -172,28 +179,28 @@ async fn g3_an_answer_that_cannot_be_taken_leaves_the_question_waiting() {
         assert_eq!(asked.pending().await.status.as_str(), "pending", "{decisions}");
     }
     asked.answer(json!([approve, edit("write_file", "c")])).await.unwrap();
-    assert_eq!(["a", "b", "c"].map(|name| asked.world.read(name)), ["1", "", "x"]);
+    assert_eq!(["a", "b", "c"].map(|name| asked.world.read_file(name)), ["1", "", "x"]);
 }
 
 #[tokio::test]
 async fn k6_a_path_outside_the_workspace_is_refused_whoever_allows_it() {
     let world_allows = "[permissions]\nallow = [\"write_file\", \"read_file\", \"edit_file\"]\n";
-    for (config, approve) in [(world_allows, Policy::Ask), ("", Policy::Allow)] {
+    for (config, approve) in [(world_allows, ApprovalPolicy::Ask), ("", ApprovalPolicy::Allow)] {
         let link = ("read_file", json!({"path": "link/secret"}));
         let calls = [write("../outside.txt", "x"), write("link/outside.txt", "x"), link];
-        let world = World::new();
+        let world = TestEnvironment::new();
         std::fs::create_dir_all(world.workspace()).unwrap();
         std::fs::write(world.folder().join("secret"), "hidden").unwrap();
         std::os::unix::fs::symlink(world.folder(), world.workspace().join("link")).unwrap();
-        let mut reply = Reply::default();
+        let mut reply = ScriptedReply::default();
         for (number, (name, args)) in calls.into_iter().enumerate() {
-            reply = reply.and_call(format!("c{number}"), name, args);
+            reply = reply.with_call(format!("c{number}"), name, args);
         }
-        let server = Server::start(Script::new([reply, Reply::text("Done.")])).unwrap();
-        let agent = world.agent_under(&server, (config, approve));
+        let server = ScriptedServer::start(Script::new([reply, ScriptedReply::text("Done.")])).unwrap();
+        let agent = world.agent_with_policy(&server, (config, approve));
         let thread = agent.threads().create(None).await.unwrap().thread_id;
-        let (frames, cancel) = quiet();
-        let end = agent.runs().send(thread, "Do it.", &frames, &cancel).await.unwrap();
+        let (frames, cancel) = unwatched();
+        let end = agent.runs().send_message(thread, "Do it.", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
         assert!(!world.folder().join("outside.txt").exists());
         assert!(!server.requests()[1].body.to_string().contains("hidden"));
@@ -204,48 +211,49 @@ async fn k6_a_path_outside_the_workspace_is_refused_whoever_allows_it() {
 async fn a_policy_answers_in_the_persons_place_but_never_against_a_rule() {
     let calls = [write("a", "1"), write("out/denied/b", "2"), write("out/c", "3")];
     for (policy, files, by) in [
-        (Policy::Deny, ["", "", "3"], ["c0", "deny", "policy"]),
-        (Policy::Allow, ["1", "", "3"], ["c0", "approve", "policy"]),
+        (ApprovalPolicy::Deny, ["", "", "3"], ["c0", "deny", "policy"]),
+        (ApprovalPolicy::Allow, ["1", "", "3"], ["c0", "approve", "policy"]),
     ] {
-        let asked = asked(&calls, (RULES, policy)).await;
+        let asked = request_calls(&calls, (RULES, policy)).await;
         assert_eq!(asked.end.status, RunStatus::Success, "{:?}", asked.end);
-        assert_eq!(["a", "out/denied/b", "out/c"].map(|name| asked.world.read(name)), files);
-        assert_eq!(asked.decided().await, [by, ["c1", "deny", "rule"]]);
+        assert_eq!(["a", "out/denied/b", "out/c"].map(|name| asked.world.read_file(name)), files);
+        assert_eq!(asked.recorded_decisions().await, [by, ["c1", "deny", "rule"]]);
     }
 }
 
 #[tokio::test]
 async fn a_remembered_rule_holds_for_the_session_or_for_the_project_in_the_next_process() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let calls = (0..8).map(|number| {
         let (name, args) = write(&format!("file{number}.txt"), "x");
-        [Reply::call(format!("c{number}"), name, args), Reply::text("Done.")]
+        [ScriptedReply::call(format!("c{number}"), name, args), ScriptedReply::text("Done.")]
     });
-    let server = Server::start(Script::new(calls.flatten())).unwrap();
+    let server = ScriptedServer::start(Script::new(calls.flatten())).unwrap();
     let rule = || "write_file(file*.txt)".parse().unwrap();
-    let first = world.agent_under(&server, ("", Policy::Ask));
+    let first = world.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
     let thread = first.threads().create(None).await.unwrap().thread_id;
-    let (frames, cancel) = quiet();
-    let send = async |agent: &Agent| agent.runs().send(thread, "Write.", &frames, &cancel).await.unwrap();
+    let (frames, cancel) = unwatched();
+    let send =
+        async |agent: &Agent| agent.runs().send_message(thread, "Write.", &frames, &cancel).await.unwrap();
 
     let end = send(&first).await;
     assert_eq!(end.status, RunStatus::Interrupted);
-    first.admin().remember_rule(first.workspace(), rule(), Scope::Session).await.unwrap();
+    first.admin().remember_rule(first.workspace(), rule(), RuleScope::Session).await.unwrap();
     let approve = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
     first.runs().resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await.unwrap();
     assert_eq!(send(&first).await.status, RunStatus::Success, "the session remembers");
 
-    let second = world.agent_under(&server, ("", Policy::Ask));
+    let second = world.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
     let end = send(&second).await;
     assert_eq!(end.status, RunStatus::Interrupted, "another process does not");
-    second.admin().remember_rule(second.workspace(), rule(), Scope::Project).await.unwrap();
+    second.admin().remember_rule(second.workspace(), rule(), RuleScope::Project).await.unwrap();
     second.runs().resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await.unwrap();
 
-    let third = world.agent_under(&server, ("", Policy::Ask));
+    let third = world.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
     assert_eq!(send(&third).await.status, RunStatus::Success, "the project does");
-    let elsewhere = agent::Settings {
+    let elsewhere = agent::AgentSettings {
         workspace: world.folder().join("elsewhere"),
-        ..world.settings(crate::world::MODEL)
+        ..world.settings(crate::environment::TEST_MODEL)
     };
     std::fs::create_dir_all(&elsewhere.workspace).unwrap();
     let elsewhere = Agent::with_store(elsewhere, world.store()).unwrap();
@@ -254,8 +262,8 @@ async fn a_remembered_rule_holds_for_the_session_or_for_the_project_in_the_next_
 
 #[tokio::test]
 async fn j7_a_question_waits_for_another_process_and_is_answered_once() {
-    let asked = asked(&[write("a", "1")], ("", Policy::Ask)).await;
-    let Asked { world, server, agent, thread, .. } = asked;
+    let asked = request_calls(&[write("a", "1")], ("", ApprovalPolicy::Ask)).await;
+    let ToolApprovalFixture { world, server, agent, thread, .. } = asked;
     let shown = agent.runs().pending_interrupts(thread).await.unwrap();
     drop(agent);
     let (one, two) = (world.agent_with(&server), world.agent_with(&server));
@@ -264,7 +272,7 @@ async fn j7_a_question_waits_for_another_process_and_is_answered_once() {
         shown,
         "what waits is the same after a restart"
     );
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let approve: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
     let id = shown[0].interrupt_id;
     let answers = tokio::join!(
@@ -273,36 +281,40 @@ async fn j7_a_question_waits_for_another_process_and_is_answered_once() {
     );
     let taken = [&answers.0, &answers.1].iter().filter(|answer| matches!(answer, Ok(Some(_)))).count();
     assert_eq!(taken, 1, "{answers:?}");
-    assert_eq!(world.read("a"), "1");
-    assert_eq!(server.calls(), 2, "the model is asked once with the result");
+    assert_eq!(world.read_file("a"), "1");
+    assert_eq!(server.call_count(), 2, "the model is asked once with the result");
     let late = one.runs().resume(id, &approve, &frames, &cancel).await;
     assert!(late.is_err(), "{late:?}");
 }
 
 #[tokio::test]
 async fn k6_what_was_asked_in_one_folder_is_not_done_in_another() {
-    let asked = asked(&[("execute", json!({"command": "touch made"}))], ("", Policy::Ask)).await;
+    let asked =
+        request_calls(&[("execute", json!({"command": "touch made"}))], ("", ApprovalPolicy::Ask)).await;
     let (here, there) = (asked.agent.workspace().to_owned(), asked.world.folder().join("elsewhere"));
     std::fs::create_dir_all(&there).unwrap();
-    let settings =
-        agent::Settings { model: Some(MODEL.to_owned()), ..agent::Settings::new(asked.world.home(), &there) };
+    let settings = agent::AgentSettings {
+        model: Some(TEST_MODEL.to_owned()),
+        ..agent::AgentSettings::new(asked.world.home(), &there)
+    };
     let elsewhere = Agent::with_store(settings, asked.world.store()).unwrap();
-    let (frames, cancel) = quiet();
+    let (frames, cancel) = unwatched();
     let yes: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
     let id = asked.pending().await.interrupt_id;
     let end = elsewhere.runs().resume(id, &yes, &frames, &cancel).await.unwrap().unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert!(here.join("made").exists() && !there.join("made").exists());
     // A new message is a turn of its own, wherever it is sent from.
-    let end = elsewhere.runs().send(asked.thread, "And here?", &frames, &cancel).await.unwrap();
+    let end = elsewhere.runs().send_message(asked.thread, "And here?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
 }
 
 #[tokio::test]
 async fn the_list_of_tools_says_what_becomes_of_a_call() {
-    let world = World::new();
-    let server = Server::start(Script::new([])).unwrap();
-    let agent = world.agent_under(&server, ("[permissions]\ndeny = [\"write_file\"]\n", Policy::Ask));
+    let world = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([])).unwrap();
+    let agent =
+        world.agent_with_policy(&server, ("[permissions]\ndeny = [\"write_file\"]\n", ApprovalPolicy::Ask));
     let tools = agent.admin().tools().await.unwrap();
     let rule = |name: &str| tools.iter().find(|tool| tool.name == name).map(|tool| tool.rule);
     for (name, expected) in [
@@ -319,19 +331,19 @@ async fn the_list_of_tools_says_what_becomes_of_a_call() {
 
 #[tokio::test]
 async fn a_rule_that_names_no_tool_is_told() {
-    let world = World::new();
-    let server = Server::start(Script::new([Reply::text("Done.").repeated()])).unwrap();
+    let world = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("Done.").with_repeat()])).unwrap();
     let rules = "[permissions]\nallow = [\"edit_fil(src/**)\", \"read_file\", \"mcp__x__y\"]\n";
-    let agent = world.agent_under(&server, (rules, Policy::Ask));
+    let agent = world.agent_with_policy(&server, (rules, ApprovalPolicy::Ask));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let (frames, mut stream) = Frames::channel();
-    agent.runs().send(thread, "Go.", &frames, &CancellationToken::new()).await.unwrap();
+    let (frames, mut stream) = FrameSender::channel();
+    agent.runs().send_message(thread, "Go.", &frames, &CancellationToken::new()).await.unwrap();
     drop(frames);
     let mut notices = Vec::new();
-    while let Some(Item::Frame(_, frame)) = stream.next().await {
+    while let Some(SubscriptionItem::Frame(_, frame)) = stream.next().await {
         if let Frame::Notice { text } = &*frame {
             notices.push(text.clone());
         }
     }
-    assert_eq!(notices, ["the rule `edit_fil(src/**)` names no tool there is"]);
+    assert_eq!(notices, ["the rule `edit_fil(src/**)` matches no tool"]);
 }

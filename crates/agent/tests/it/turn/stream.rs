@@ -2,31 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use agent::{CancellationToken, Frame, Frames, Item, Mode, Policy, Position};
+use agent::{
+    ApprovalPolicy, CancellationToken, Frame, FrameMode, FramePosition, FrameSender, SubscriptionItem,
+};
 use protocol::{Message, RunStatus};
 use serde_json::json;
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use crate::world::World;
+use crate::environment::TestEnvironment;
 
 /// Returns what a subscriber receives of a turn with two steps and parallel calls, and what is stored.
-async fn watched() -> (Vec<(Position, Frame)>, Vec<protocol::Event>, Frames) {
-    let world = World::new();
-    world.put("notes.txt", "one\n");
-    let calls = Reply::pieces(["I ", "look é", "🦀."])
-        .thinking(["Hm", "m."])
-        .in_pieces_of(7)
-        .and_call("c1", "read_file", json!({"path": "notes.txt"}))
-        .and_call("c2", "execute", json!({"command": "echo out"}))
-        .and_call("c3", "ls", json!({}));
-    let server = Server::start(Script::new([calls, Reply::pieces(["It is ", "one."])])).unwrap();
-    let agent = world.agent_under(&server, ("", Policy::Allow));
+async fn watch_turn() -> (Vec<(FramePosition, Frame)>, Vec<protocol::Event>, FrameSender) {
+    let world = TestEnvironment::new();
+    world.write_file("notes.txt", "one\n");
+    let calls = ScriptedReply::from_pieces(["I ", "look é", "🦀."])
+        .with_thinking(["Hm", "m."])
+        .with_piece_bytes(7)
+        .with_call("c1", "read_file", json!({"path": "notes.txt"}))
+        .with_call("c2", "execute", json!({"command": "echo out"}))
+        .with_call("c3", "ls", json!({}));
+    let server =
+        ScriptedServer::start(Script::new([calls, ScriptedReply::from_pieces(["It is ", "one."])])).unwrap();
+    let agent = world.agent_with_policy(&server, ("", ApprovalPolicy::Allow));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let (frames, mut subscription) = Frames::channel();
-    let end = agent.runs().send(thread, "Look.", &frames, &CancellationToken::new()).await.unwrap();
+    let (frames, mut subscription) = FrameSender::channel();
+    let end = agent.runs().send_message(thread, "Look.", &frames, &CancellationToken::new()).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let mut seen = Vec::new();
-    while let Some(Item::Frame(position, frame)) = subscription.try_next() {
+    while let Some(SubscriptionItem::Frame(position, frame)) = subscription.try_next() {
         seen.push((position, (*frame).clone()));
     }
     (seen, agent.threads().events(thread).await.unwrap(), frames)
@@ -34,8 +37,8 @@ async fn watched() -> (Vec<(Position, Frame)>, Vec<protocol::Event>, Frames) {
 
 #[tokio::test]
 async fn i2_every_event_of_the_run_is_seen_once_at_its_place_in_the_journal() {
-    let (seen, stored, _frames) = watched().await;
-    let places: Vec<Position> = seen.iter().map(|(position, _)| *position).collect();
+    let (seen, stored, _frames) = watch_turn().await;
+    let places: Vec<FramePosition> = seen.iter().map(|(position, _)| *position).collect();
     assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{places:?}");
     let admitted = stored.iter().position(|event| event.event_type == "run_started").unwrap();
     let events = seen.iter().filter_map(|(position, frame)| match frame {
@@ -50,7 +53,7 @@ async fn i2_every_event_of_the_run_is_seen_once_at_its_place_in_the_journal() {
 
 #[tokio::test]
 async fn i4_the_deltas_of_each_answer_add_up_to_what_is_stored() {
-    let (seen, _, _frames) = watched().await;
+    let (seen, _, _frames) = watch_turn().await;
     let (mut text, mut answers, mut tools) =
         (String::new(), Vec::new(), BTreeMap::<String, Vec<&str>>::new());
     for (_, frame) in &seen {
@@ -77,18 +80,18 @@ async fn i4_the_deltas_of_each_answer_add_up_to_what_is_stored() {
 
 #[tokio::test]
 async fn i1_who_comes_back_goes_on_behind_the_place_it_knows() {
-    let (seen, _, frames) = watched().await;
+    let (seen, _, frames) = watch_turn().await;
     for (at, (position, _)) in seen.iter().enumerate() {
         let mut again = frames.subscribe(Some(*position)).unwrap();
         let mut rest = Vec::new();
-        while let Some(Item::Frame(position, _)) = again.try_next() {
+        while let Some(SubscriptionItem::Frame(position, _)) = again.try_next() {
             rest.push(position);
         }
-        let expected: Vec<Position> = seen[at + 1..].iter().map(|(position, _)| *position).collect();
+        let expected: Vec<FramePosition> = seen[at + 1..].iter().map(|(position, _)| *position).collect();
         assert_eq!(rest, expected, "after {position:?}");
     }
-    let mut messages = frames.subscribe(None).unwrap().only([Mode::Messages]);
-    while let Some(Item::Frame(_, frame)) = messages.try_next() {
-        assert!(frame.mode().is_none_or(|mode| mode == Mode::Messages), "{frame:?}");
+    let mut messages = frames.subscribe(None).unwrap().with_modes([FrameMode::Messages]);
+    while let Some(SubscriptionItem::Frame(_, frame)) = messages.try_next() {
+        assert!(frame.mode().is_none_or(|mode| mode == FrameMode::Messages), "{frame:?}");
     }
 }

@@ -3,18 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
-use agent::{Agent, Error, Policy, RunError, Settings};
+use agent::{Agent, AgentSettings, ApprovalPolicy, Error, RunError};
 use protocol::{Decisions, EventType, Interrupt, RunStatus, ThreadId};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
+use crate::environment::{TEST_MODEL, TestEnvironment, decisions, messages, unwatched};
 use crate::requests::{assert_fault, run, said};
-use crate::world::{MODEL, World, decisions, messages, quiet};
 
 /// A thread that was begun in one folder, and an agent in another one.
 struct TwoFolders {
-    world: World,
-    server: Server,
+    world: TestEnvironment,
+    server: ScriptedServer,
     here: Agent,
     there: Agent,
     thread: ThreadId,
@@ -22,14 +22,14 @@ struct TwoFolders {
 
 impl TwoFolders {
     /// `replies` come first; afterwards the model says that it is done.
-    async fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::of(World::new(), replies).await
+    async fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
+        Self::of(TestEnvironment::new(), replies).await
     }
 
-    async fn of(world: World, replies: impl IntoIterator<Item = Reply>) -> Self {
-        let replies = replies.into_iter().chain([Reply::text("Done.").repeated()]);
-        let server = Server::start(Script::new(replies)).unwrap();
-        let here = world.agent_under(&server, ("", Policy::Ask));
+    async fn of(world: TestEnvironment, replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
+        let replies = replies.into_iter().chain([ScriptedReply::text("Done.").with_repeat()]);
+        let server = ScriptedServer::start(Script::new(replies)).unwrap();
+        let here = world.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
         let there = agent_in(&world, &world.folder().join("there"));
         let thread = here.threads().create(None).await.unwrap().thread_id;
         Self { world, server, here, there, thread }
@@ -39,26 +39,26 @@ impl TwoFolders {
         self.world.folder().join("there")
     }
 
-    async fn asked(&self) -> Interrupt {
+    async fn pending_interrupt(&self) -> Interrupt {
         let mut pending = self.here.runs().pending_interrupts(self.thread).await.unwrap();
         assert_eq!(pending.len(), 1, "{pending:?}");
         pending.remove(0)
     }
 
     async fn send(&self, agent: &Agent) -> RunStatus {
-        let (frames, cancel) = quiet();
-        agent.runs().send(self.thread, "Do it.", &frames, &cancel).await.unwrap().status
+        let (frames, cancel) = unwatched();
+        agent.runs().send_message(self.thread, "Do it.", &frames, &cancel).await.unwrap().status
     }
 
     async fn answer(&self, agent: &Agent, answer: Decisions) -> agent::Result<RunStatus> {
-        let (frames, cancel) = quiet();
-        let id = self.asked().await.interrupt_id;
+        let (frames, cancel) = unwatched();
+        let id = self.pending_interrupt().await.interrupt_id;
         Ok(agent.runs().resume(id, &answer, &frames, &cancel).await?.unwrap().status)
     }
 
     async fn rehome(&self, agent: &Agent) -> RunStatus {
-        let (frames, cancel) = quiet();
-        agent.runs().rehome(&self.asked().await, &frames, &cancel).await.unwrap().status
+        let (frames, cancel) = unwatched();
+        agent.runs().rehome_thread(&self.pending_interrupt().await, &frames, &cancel).await.unwrap().status
     }
 
     async fn folder_of_thread(&self) -> Value {
@@ -66,21 +66,21 @@ impl TwoFolders {
     }
 }
 
-fn agent_in(world: &World, folder: &Path) -> Agent {
+fn agent_in(world: &TestEnvironment, folder: &Path) -> Agent {
     std::fs::create_dir_all(folder).unwrap();
-    let settings = Settings { workspace: folder.to_owned(), ..world.settings(MODEL) };
+    let settings = AgentSettings { workspace: folder.to_owned(), ..world.settings(TEST_MODEL) };
     Agent::with_store(settings, world.store()).unwrap()
 }
 
-fn execute(command: &str) -> Reply {
-    Reply::call("c1", "execute", json!({"command": command}))
+fn execute(command: &str) -> ScriptedReply {
+    ScriptedReply::call("c1", "execute", json!({"command": command}))
 }
 
-fn yes() -> Decisions {
+fn approve_decisions() -> Decisions {
     decisions(r#"{"decisions": [{"type": "approve"}]}"#)
 }
 
-fn no() -> Decisions {
+fn reject_decisions() -> Decisions {
     decisions(r#"{"decisions": [{"type": "reject"}]}"#)
 }
 
@@ -92,8 +92,8 @@ fn name(folder: &Path) -> String {
 async fn k6_a_call_is_made_in_the_folder_it_was_proposed_in_whoever_approves_it() {
     let thread = TwoFolders::new([execute("touch made")]).await;
     assert_eq!(thread.send(&thread.there).await, RunStatus::Interrupted);
-    assert_eq!(thread.asked().await.payload.workspace, Some(name(&thread.folder_there())));
-    assert_eq!(thread.answer(&thread.here, yes()).await.unwrap(), RunStatus::Success);
+    assert_eq!(thread.pending_interrupt().await.payload.workspace, Some(name(&thread.folder_there())));
+    assert_eq!(thread.answer(&thread.here, approve_decisions()).await.unwrap(), RunStatus::Success);
     assert!(thread.folder_there().join("made").exists());
     assert!(!thread.world.workspace().join("made").exists(), "not where the thread was begun");
 }
@@ -102,7 +102,7 @@ async fn k6_a_call_is_made_in_the_folder_it_was_proposed_in_whoever_approves_it(
 async fn k6_a_client_answers_for_the_folder_of_the_question_too() {
     let thread = TwoFolders::new([execute("touch made")]).await;
     thread.send(&thread.there).await;
-    let end = run(&thread.here, thread.thread, json!({"command": {"resume": yes()}})).await;
+    let end = run(&thread.here, thread.thread, json!({"command": {"resume": approve_decisions()}})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert!(thread.folder_there().join("made").exists());
     assert!(!thread.world.workspace().join("made").exists());
@@ -116,7 +116,7 @@ async fn k6_a_call_is_rejected_from_anywhere_and_where_its_folder_is_gone() {
         if is_gone {
             std::fs::remove_dir_all(thread.folder_there()).unwrap();
         }
-        assert_eq!(thread.answer(&thread.here, no()).await.unwrap(), RunStatus::Success);
+        assert_eq!(thread.answer(&thread.here, reject_decisions()).await.unwrap(), RunStatus::Success);
         assert!(!thread.world.workspace().join("made").exists());
         assert_eq!(messages(&thread.here, thread.thread).await.last().unwrap().text(), "Done.");
     }
@@ -124,38 +124,38 @@ async fn k6_a_call_is_rejected_from_anywhere_and_where_its_folder_is_gone() {
 
 #[tokio::test]
 async fn k6_beside_a_rejected_call_no_other_of_a_folder_that_is_gone_is_made_elsewhere() {
-    let both = Reply::call("c1", "execute", json!({"command": "touch made"})).and_call(
+    let both = ScriptedReply::call("c1", "execute", json!({"command": "touch made"})).with_call(
         "c2",
         "read_file",
         json!({"path": "notes.txt"}),
     );
     let thread = TwoFolders::new([both]).await;
-    thread.world.put("notes.txt", "of another folder");
+    thread.world.write_file("notes.txt", "of another folder");
     thread.send(&thread.there).await;
     std::fs::remove_dir_all(thread.folder_there()).unwrap();
-    assert_eq!(thread.answer(&thread.here, no()).await.unwrap(), RunStatus::Success);
+    assert_eq!(thread.answer(&thread.here, reject_decisions()).await.unwrap(), RunStatus::Success);
     let said = thread.server.requests().last().unwrap().body.to_string();
     assert!(!said.contains("of another folder") && said.contains("is not made in another folder"), "{said}");
 }
 
 #[tokio::test]
 async fn k6_where_the_folder_is_gone_the_call_is_asked_about_again_for_this_one() {
-    let world = World::new();
+    let world = TestEnvironment::new();
     let gone = world.folder().join("there");
     let call = execute(&format!("touch '{}/made'", gone.display()));
     let thread = TwoFolders::of(world, [call]).await;
     thread.send(&thread.there).await;
     std::fs::remove_dir_all(&gone).unwrap();
-    let first = thread.asked().await;
-    let refused = thread.answer(&thread.here, yes()).await.unwrap_err();
+    let first = thread.pending_interrupt().await;
+    let refused = thread.answer(&thread.here, approve_decisions()).await.unwrap_err();
     assert!(matches!(refused, Error::Run(RunError::WorkspaceGone { .. })), "{refused:?}");
     assert!(refused.hint().unwrap().contains("--here"), "{refused}");
-    let end = run(&thread.here, thread.thread, json!({"command": {"resume": yes()}})).await;
+    let end = run(&thread.here, thread.thread, json!({"command": {"resume": approve_decisions()}})).await;
     assert_fault(&end, "WorkspaceError");
-    assert_eq!(thread.asked().await.interrupt_id, first.interrupt_id, "it still waits");
+    assert_eq!(thread.pending_interrupt().await.interrupt_id, first.interrupt_id, "it still waits");
 
     assert_eq!(thread.rehome(&thread.here).await, RunStatus::Interrupted);
-    let again = thread.asked().await;
+    let again = thread.pending_interrupt().await;
     let folder = name(&thread.world.workspace());
     assert_ne!(again.interrupt_id, first.interrupt_id, "what was asked before is not what is answered");
     assert_eq!(again.payload.workspace.as_deref(), Some(&*folder));
@@ -165,7 +165,7 @@ async fn k6_where_the_folder_is_gone_the_call_is_asked_about_again_for_this_one(
     let moved = events.iter().find(|event| event.kind() == Some(EventType::ThreadRehomed)).unwrap();
     assert_eq!(moved.content_value(), json!({"from": name(&gone), "to": folder}));
     assert!(!thread.world.workspace().join("made").exists(), "nothing is made before the new answer");
-    assert_eq!(thread.answer(&thread.here, yes()).await.unwrap(), RunStatus::Success);
+    assert_eq!(thread.answer(&thread.here, approve_decisions()).await.unwrap(), RunStatus::Success);
     assert!(thread.world.workspace().join("made").exists() && !gone.exists());
 }
 
@@ -176,7 +176,7 @@ async fn k6_a_client_can_have_the_call_asked_about_again() {
     std::fs::remove_dir_all(thread.folder_there()).unwrap();
     let end = run(&thread.here, thread.thread, json!({"rehome": true})).await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
-    let end = run(&thread.here, thread.thread, json!({"command": {"resume": yes()}})).await;
+    let end = run(&thread.here, thread.thread, json!({"command": {"resume": approve_decisions()}})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert!(thread.world.workspace().join("made").exists());
     // A thread in which nothing waits moves, too.
@@ -186,15 +186,15 @@ async fn k6_a_client_can_have_the_call_asked_about_again() {
 
 #[tokio::test]
 async fn k6_what_a_sub_agent_asks_is_asked_again_too() {
-    let task = Reply::call("t1", "task", json!({"description": "a task", "prompt": "Make it."}));
-    let asks = Reply::call("s1", "execute", json!({"command": "touch made"}));
+    let task = ScriptedReply::call("t1", "task", json!({"description": "a task", "prompt": "Make it."}));
+    let asks = ScriptedReply::call("s1", "execute", json!({"command": "touch made"}));
     let thread = TwoFolders::new([task, asks]).await;
     assert_eq!(thread.send(&thread.there).await, RunStatus::Interrupted);
     std::fs::remove_dir_all(thread.folder_there()).unwrap();
     assert_eq!(thread.rehome(&thread.here).await, RunStatus::Interrupted);
-    let again = thread.asked().await;
+    let again = thread.pending_interrupt().await;
     assert_eq!(again.payload.workspace, Some(name(&thread.world.workspace())));
-    assert_eq!(thread.answer(&thread.here, yes()).await.unwrap(), RunStatus::Success);
+    assert_eq!(thread.answer(&thread.here, approve_decisions()).await.unwrap(), RunStatus::Success);
     assert!(thread.world.workspace().join("made").exists());
 }
 
@@ -204,8 +204,8 @@ async fn a_message_is_answered_here_where_the_threads_folder_is_gone() {
     std::fs::remove_dir_all(thread.world.workspace()).unwrap();
     let end = run(&thread.there, thread.thread, said("Do it.")).await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
-    assert_eq!(thread.asked().await.payload.workspace, Some(name(&thread.folder_there())));
-    assert_eq!(thread.answer(&thread.there, yes()).await.unwrap(), RunStatus::Success);
+    assert_eq!(thread.pending_interrupt().await.payload.workspace, Some(name(&thread.folder_there())));
+    assert_eq!(thread.answer(&thread.there, approve_decisions()).await.unwrap(), RunStatus::Success);
     assert!(thread.folder_there().join("made").exists());
 }
 
@@ -214,7 +214,7 @@ async fn a_client_of_a_server_elsewhere_works_in_the_folder_of_the_thread() {
     let thread = TwoFolders::new([execute("touch made")]).await;
     let end = run(&thread.there, thread.thread, said("Do it.")).await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
-    assert_eq!(thread.answer(&thread.there, yes()).await.unwrap(), RunStatus::Success);
+    assert_eq!(thread.answer(&thread.there, approve_decisions()).await.unwrap(), RunStatus::Success);
     assert!(thread.world.workspace().join("made").exists());
     assert!(!thread.folder_there().join("made").exists());
 }

@@ -1,8 +1,8 @@
-//! The form of a summary, and what is left out of a long one.
+//! Tests of the form of a summary, and of the entries that are dropped from a long one.
 
 use protocol::TodoItem;
 
-use super::super::record::settled;
+use super::super::record::normalize_record;
 use super::*;
 
 fn record() -> CondensedSummary {
@@ -33,16 +33,18 @@ fn facts() -> CarryOver {
 }
 
 #[test]
-fn e20_a_record_and_its_facts_are_told_in_one_form() {
-    let told = |record, facts: CarryOver, answered| fit(&settled(record), &facts, 61, answered, 4_000);
-    insta::assert_snapshot!("whole", told(record(), facts(), None));
-    insta::assert_snapshot!("before_the_last_request", told(record(), facts(), Some(false)));
-    let nothing = told(CondensedSummary::default(), CarryOver::default(), Some(true));
+fn e20_a_record_and_its_facts_are_rendered_in_one_form() {
+    let render = |record, facts: CarryOver, answered| {
+        render_within(&normalize_record(record), &facts, 61, answered, 4_000)
+    };
+    insta::assert_snapshot!("whole", render(record(), facts(), None));
+    insta::assert_snapshot!("before_the_last_request", render(record(), facts(), Some(false)));
+    let nothing = render(CondensedSummary::default(), CarryOver::default(), Some(true));
     insta::assert_snapshot!("of_nothing", nothing);
 }
 
 #[test]
-fn e8_a_summary_is_cut_between_entries_and_the_least_needed_go_first() {
+fn e8_a_summary_is_cut_between_entries_and_the_least_needed_are_dropped_first() {
     let many =
         |what: &str| (0..60).map(|at| format!("{what} {at}: {}", "word ".repeat(12))).collect::<Vec<_>>();
     let full = CondensedSummary {
@@ -54,21 +56,23 @@ fn e8_a_summary_is_cut_between_entries_and_the_least_needed_go_first() {
     };
     let long =
         CarryOver { files_read: many("file"), commands: many("command"), errors: many("error"), ..facts() };
-    let (whole, headings) =
-        (settled(full), ["###", "The ", "- [", "Tasks", "Files", "Commands", "Errors", "Skills", "Given"]);
+    let (whole, headings) = (
+        normalize_record(full),
+        ["###", "The ", "- [", "Tasks", "Files", "Commands", "Errors", "Skills", "Given"],
+    );
     for tokens_max in [16_000, 4_000, 2_000, 1_000, 300, 60] {
-        let summary = fit(&whole, &long, 61, Some(true), tokens_max);
-        assert!(tokens::fits(&summary, tokens_max), "{} tokens", tokens::estimate(&summary));
-        assert!(summary.contains("### Goal\nMend the importer") && summary.ends_with(ANSWERED));
+        let summary = render_within(&whole, &long, 61, Some(true), tokens_max);
+        assert!(tokens::fits(&summary, tokens_max), "{} tokens", tokens::estimate_tokens(&summary));
+        assert!(summary.contains("### Goal\nMend the importer") && summary.ends_with(ANSWERED_NOTE));
         let (record, facts) = summary.split_once("\n### Facts").unwrap_or((&summary, ""));
         let lists = SECTIONS.iter().flat_map(|section| (section.list)(&mut whole.clone()).clone());
         let entries: Vec<String> = lists.map(|entry| format!("- {entry}")).collect();
         for line in record.lines().filter(|line| line.starts_with("- ")) {
-            assert!(entries.iter().any(|entry| entry == line), "{line:?} is no whole entry");
+            assert!(entries.iter().any(|entry| entry == line), "{line:?} is not a whole entry");
         }
-        let told = |what: &str| record.matches(&format!("- {what}")).count();
-        if told("constraint") < 60 {
-            assert!(told("progress") <= 6, "{tokens_max}: progress goes before constraints");
+        let count = |what: &str| record.matches(&format!("- {what}")).count();
+        if count("constraint") < 60 {
+            assert!(count("progress") <= 6, "{tokens_max}: progress is dropped before constraints");
         }
         assert!(facts.lines().all(|line| line.is_empty()
             || line.starts_with("- ")

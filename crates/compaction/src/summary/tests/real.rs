@@ -1,66 +1,75 @@
-//! Ten compactions in a row of real conversations, read from the files beside the workspace; they may be absent.
+//! A test of ten consecutive compactions of real conversations, read from files next to the workspace. The files may be
+//! absent; the test is skipped then.
 
 use std::path::{Path, PathBuf};
 
-use facts::Item;
+use facts::TranscriptItem;
 use jiff::Timestamp;
 use protocol::{Event, ThreadId};
-use transcripts::{Conversation, Entry, Format, Problem, Sink, SinkError, Source as File};
+use transcripts::{
+    ConversationInfo, SessionFormat, SinkError, TranscriptEntry, TranscriptProblem, TranscriptSink,
+    TranscriptSource as File,
+};
 
 use super::*;
 
-/// Messages that are condensed altogether, and in how many compactions.
+/// The number of messages that are compacted in total.
 const MESSAGES: usize = 5_000;
-const CHAINED: usize = 10;
+/// The number of consecutive compactions.
+const COMPACTIONS: usize = 10;
 
-struct Reader {
-    format: Format,
-    items: Vec<Item>,
+/// A sink that collects the messages of a session file.
+struct SessionCollector {
+    format: SessionFormat,
+    items: Vec<TranscriptItem>,
 }
 
-impl Sink for Reader {
-    fn begin(&mut self, _: &Conversation) -> Result<(), SinkError> {
+impl TranscriptSink for SessionCollector {
+    fn begin_conversation(&mut self, _: &ConversationInfo) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+    fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError> {
         let new = entry.into_event(self.format, Timestamp::UNIX_EPOCH)?;
-        let event = Event::stored(new, ThreadId::generate(), 1);
-        let item = Item::from_event(&event);
-        if matches!(item.what, facts::What::Message(_)) && !item.side {
+        let event = Event::from_new(new, ThreadId::generate(), 1);
+        let item = TranscriptItem::from_event(&event);
+        if matches!(item.kind, facts::TranscriptItemKind::Message(_)) && !item.is_subagent {
             self.items.push(item);
         }
         Ok(())
     }
 
-    fn end(&mut self, _: &Conversation) -> Result<(), SinkError> {
+    fn end_conversation(&mut self, _: &ConversationInfo) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn problem(&mut self, _: Problem) {}
+    fn report_problem(&mut self, _: TranscriptProblem) {}
 
-    fn progress(&mut self, _: u64) {}
+    fn report_progress(&mut self, _: u64) {}
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+fn collect_session_files(folder: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries {
         let path = entry.unwrap().path();
-        if path.is_dir() { collect(&path, files) } else { files.push(path) }
+        if path.is_dir() { collect_session_files(&path, files) } else { files.push(path) }
     }
 }
 
-/// Returns so many messages of real conversations, one after the other.
-fn messages() -> Vec<Item> {
+/// Returns [`MESSAGES`] messages of real conversations, one conversation after the other; none when there are not enough.
+fn read_messages() -> Vec<TranscriptItem> {
     let mut files = Vec::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/open"), &mut files);
+    collect_session_files(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/open"),
+        &mut files,
+    );
     files.sort();
     let mut items = Vec::new();
     for path in files {
-        let source = File::file(&path);
-        let Ok(format) = transcripts::detect(&source) else { continue };
-        let mut reader = Reader { format, items: Vec::new() };
-        transcripts::read(&source, format, &mut reader).unwrap();
+        let source = File::from_file(&path);
+        let Ok(format) = transcripts::detect_format(&source) else { continue };
+        let mut reader = SessionCollector { format, items: Vec::new() };
+        transcripts::read_conversations(&source, format, &mut reader).unwrap();
         items.append(&mut reader.items);
         if items.len() >= MESSAGES {
             items.truncate(MESSAGES);
@@ -70,9 +79,9 @@ fn messages() -> Vec<Item> {
     Vec::new()
 }
 
-/// Returns facts that are said between the messages.
-fn planted(number: usize) -> Vec<Item> {
-    items(&format!(
+/// Returns messages with facts that contain `number`, to insert between the real messages.
+fn planted_messages(number: usize) -> Vec<TranscriptItem> {
+    parse_items(&format!(
         "U: In part {number}, never touch the file keep_{number}.lock.\n\
          C: w{number} write_file {{\"path\": \"src/planted_{number}.rs\", \"content\": \"x\"}}\n\
          T: w{number} ok\n\
@@ -86,22 +95,23 @@ fn planted(number: usize) -> Vec<Item> {
 
 #[tokio::test]
 async fn e12_ten_compactions_of_5_000_real_messages_keep_every_fact_that_is_carried_over() {
-    let mut messages = messages().into_iter();
+    let mut messages = read_messages().into_iter();
     if messages.len() == 0 {
-        eprintln!("skipped: no real conversations beside the workspace");
+        eprintln!("skipped: no real conversations next to the workspace");
         return;
     }
     let mut previous: Option<Compaction> = None;
-    for number in 0..CHAINED {
-        let real = messages.by_ref().take(MESSAGES / CHAINED);
-        let mut span: Vec<Item> = real.chain(planted(number)).collect();
-        for (at, item) in span.iter_mut().enumerate() {
-            item.seq = (number * MESSAGES + at + 1) as u64;
+    for number in 0..COMPACTIONS {
+        let real = messages.by_ref().take(MESSAGES / COMPACTIONS);
+        let mut span: Vec<TranscriptItem> = real.chain(planted_messages(number)).collect();
+        for (index, item) in span.iter_mut().enumerate() {
+            item.seq = (number * MESSAGES + index + 1) as u64;
         }
-        let dropped: Vec<Unit> = span.into_iter().map(|item| Unit { item, tokens: 0 }).collect();
-        let told = extracted(&dropped, previous.as_ref(), None).await;
-        assert!(model::tokens::fits(&told.summary, OPTIONS.max_summary_tokens), "after {number}");
-        let carried = &told.carry_over;
+        let dropped: Vec<ContextMessage> =
+            span.into_iter().map(|item| ContextMessage { item, tokens: 0 }).collect();
+        let outcome = summarize_offline(&dropped, previous.as_ref(), None).await;
+        assert!(model::tokens::fits(&outcome.summary, OPTIONS.max_summary_tokens), "after {number}");
+        let carried = &outcome.carry_over;
         for planted in 0..=number {
             let facts = [
                 (&carried.files_modified, format!("src/planted_{planted}.rs")),
@@ -114,8 +124,8 @@ async fn e12_ten_compactions_of_5_000_real_messages_keep_every_fact_that_is_carr
         }
         let last = carried.last_user_request.as_deref();
         assert!(last.is_some_and(|request| request.contains(&format!("keep_{number}.lock"))), "{last:?}");
-        let goal = previous.as_ref().map_or(&told.sections.goal, |previous| &previous.sections.goal);
-        assert_eq!(&told.sections.goal, goal, "the goal stays");
-        previous = Some(stored(&told));
+        let goal = previous.as_ref().map_or(&outcome.sections.goal, |previous| &previous.sections.goal);
+        assert_eq!(&outcome.sections.goal, goal, "the goal stays");
+        previous = Some(to_compaction(&outcome));
     }
 }

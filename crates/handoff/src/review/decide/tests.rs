@@ -1,10 +1,10 @@
-//! Decisions as a table: what was answered → what it asks for. What an edited text is read as is tested beside it.
+//! Table tests of decisions and their outcomes. Parsing of edited texts is tested in `review::edit`.
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::review::edit::tests::shown as summary;
+use crate::review::edit::tests::shown_summary as summary;
 use crate::summary::render;
 
 fn proposal() -> Proposal {
@@ -12,7 +12,7 @@ fn proposal() -> Proposal {
     Proposal {
         handoff_id: summary_json.handoff_id,
         iteration: 0,
-        summary_md: render::render(&summary_json),
+        summary_md: render::render_summary(&summary_json),
         summary_sha256: "ab".to_owned(),
         summary_json,
         feedback: None,
@@ -20,24 +20,24 @@ fn proposal() -> Proposal {
     }
 }
 
-/// Returns what the answer asks for in a few words.
-fn told(shown: &Proposal, answer: &Value) -> String {
+/// Returns a short description of the outcome of a decision.
+fn describe_outcome(shown: &Proposal, answer: &Value) -> String {
     let decision: Decision = serde_json::from_value(answer.clone()).unwrap();
-    match outcome(shown, 1, &decision) {
-        Ok(Outcome::Accept) => "accept".to_owned(),
-        Ok(Outcome::AcceptEdited(edited)) => format!("edited: {}", edited.summary_json.title),
-        Ok(Outcome::Refine(feedback)) => format!("refine: {feedback}"),
-        Ok(Outcome::Revert(to)) => format!("revert to {to}"),
-        Ok(Outcome::Redraft(model)) => format!("redraft by {}", model.unwrap_or_default()),
-        Ok(Outcome::Decline(_)) => "decline".to_owned(),
-        Ok(Outcome::Preview) => "preview".to_owned(),
-        Err(Rejection::Stale(_)) => "stale".to_owned(),
+    match decision_outcome(shown, 1, &decision) {
+        Ok(DecisionOutcome::Accept) => "accept".to_owned(),
+        Ok(DecisionOutcome::AcceptEdited(edited)) => format!("edited: {}", edited.summary_json.title),
+        Ok(DecisionOutcome::Refine(feedback)) => format!("refine: {feedback}"),
+        Ok(DecisionOutcome::Revert(iteration)) => format!("revert to {iteration}"),
+        Ok(DecisionOutcome::Redraft(model)) => format!("redraft by {}", model.unwrap_or_default()),
+        Ok(DecisionOutcome::Decline(_)) => "decline".to_owned(),
+        Ok(DecisionOutcome::Preview) => "preview".to_owned(),
+        Err(DecisionRejection::Stale(_)) => "stale".to_owned(),
         Err(rejection) => format!("refused: {rejection}"),
     }
 }
 
 #[test]
-fn g3_every_approval_is_one_of_accept_edit_and_refusal() {
+fn g3_every_approval_is_an_accept_an_edit_or_rejected() {
     let shown = proposal();
     let own = "**Theirs**\nSo far.\n\n### Objective\n- Go on.";
     for (args, expected) in [
@@ -61,21 +61,23 @@ fn g3_every_approval_is_one_of_accept_edit_and_refusal() {
         (json!({"summary_md": []}), "refused: `summary_md` must be text"),
         (json!({"summary_md": " "}), "refused: the text is empty: write something, or decline"),
     ] {
-        assert_eq!(told(&shown, &json!({"type": "approve", "args": args})), expected, "{args}");
+        assert_eq!(describe_outcome(&shown, &json!({"type": "approve", "args": args})), expected, "{args}");
     }
-    assert_eq!(told(&shown, &json!({"type": "approve", "summary_sha256": "cd"})), "stale");
+    assert_eq!(describe_outcome(&shown, &json!({"type": "approve", "summary_sha256": "cd"})), "stale");
 }
 
 #[test]
-fn g1_the_text_beside_a_title_stays_exact() {
+fn g1_a_submitted_text_stays_exact_when_a_title_is_submitted_with_it() {
     let args = json!({"summary_md": "**Theirs**\n\n### Objective\n* Go  on.", "title": "Mine"});
     let decision = serde_json::from_value(json!({"type": "approve", "args": args})).unwrap();
-    let Ok(Outcome::AcceptEdited(edited)) = outcome(&proposal(), 1, &decision) else { panic!("an edit") };
+    let Ok(DecisionOutcome::AcceptEdited(edited)) = decision_outcome(&proposal(), 1, &decision) else {
+        panic!("an edit")
+    };
     assert_eq!(edited.summary_md, "**Theirs**\n\n### Objective\n* Go  on.");
 }
 
 #[test]
-fn g3_an_edit_carries_a_summary_a_text_or_feedback() {
+fn g3_an_edit_contains_a_summary_a_text_or_feedback() {
     let shown = proposal();
     let mut other = serde_json::to_value(&shown.summary_json).unwrap();
     other["title"] = json!("Mine");
@@ -96,19 +98,19 @@ fn g3_an_edit_carries_a_summary_a_text_or_feedback() {
     ] {
         let answer =
             json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args.clone()}});
-        assert_eq!(told(&shown, &answer), expected, "{args}");
+        assert_eq!(describe_outcome(&shown, &answer), expected, "{args}");
     }
 }
 
 #[test]
-fn g4_another_draft_is_asked_for_in_one_way_at_a_time() {
+fn g4_an_edit_requests_another_draft_in_one_way_only() {
     let shown = Proposal { iteration: 2, feedback: Some("shorter".to_owned()), ..proposal() };
     let (md, json) = (&shown.summary_md, &shown.summary_json);
     let only = "refused: an edit holds only one of `feedback`, `revert_to`, `redraft`";
     let shape = r#"refused: `redraft` is `{}` or `{"model": "provider/name"}`"#;
     for (args, expected) in [
         (json!({"revert_to": 1}), "revert to 1"),
-        (json!({"revert_to": 2}), "refused: iteration 2 is the one that is shown"),
+        (json!({"revert_to": 2}), "refused: iteration 2 is the current one"),
         (json!({"revert_to": 3}), "refused: there is no iteration 3; the newest is 2, the first is 0"),
         (json!({"revert_to": "x"}), "refused: there is no iteration \"x\"; the newest is 2, the first is 0"),
         (json!({"redraft": {}}), "redraft by "),
@@ -126,29 +128,29 @@ fn g4_another_draft_is_asked_for_in_one_way_at_a_time() {
         ),
         (json!({"redraft": {}, "revert_to": 1}), only),
         (json!({"redraft": {}, "feedback": "shorter"}), only),
-        // Everything that was shown comes back, as some clients send it.
+        // Some clients send back everything that they were shown.
         (json!({"summary_md": md, "summary_json": json, "feedback": "shorter"}), "accept"),
         (json!({"summary_md": md, "summary_json": json, "feedback": "longer"}), "refine: longer"),
         (json!({"feedback": "shorter"}), "refine: shorter"),
     ] {
         let answer =
             json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args.clone()}});
-        assert_eq!(told(&shown, &answer), expected, "{args}");
+        assert_eq!(describe_outcome(&shown, &answer), expected, "{args}");
     }
     let many = Proposal { iteration: ITERATIONS_MAX - 1, ..shown };
     let answer =
         json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"revert_to": 1}}});
-    assert!(told(&many, &answer).starts_with("refused: there are 64 drafts already"));
+    assert!(describe_outcome(&many, &answer).starts_with("refused: there are 64 drafts already"));
 }
 
-/// Returns what a form sends back that was shown `shown`: every argument, and what is no text as text.
+/// Returns the edit that a generic form sends for `shown`: every argument with `changed` applied, and JSON values as text.
 fn form(shown: &Proposal, changed: &Value) -> Value {
-    let situation = crate::review::payload::Situation {
+    let context = crate::review::payload::ReviewContext {
         feedback_history: shown.feedback.iter().cloned().collect(),
         ..Default::default()
     };
-    let payload = crate::review::payload::payload(shown, &situation).unwrap();
-    let mut args = crate::transcript::editable(&payload.action_requests[0].args);
+    let payload = crate::review::payload::review_payload(shown, &context).unwrap();
+    let mut args = crate::transcript::editable_args(&payload.action_requests[0].args);
     for (key, value) in changed.as_object().unwrap() {
         args[key] = value.clone();
     }
@@ -165,7 +167,7 @@ fn form(shown: &Proposal, changed: &Value) -> Value {
 }
 
 #[test]
-fn g3_a_form_that_sends_everything_back_means_what_was_changed_in_it() {
+fn g3_a_form_that_sends_everything_back_requests_only_its_changes() {
     let first = Proposal { summary_sha256: "cd".to_owned(), ..proposal() };
     let refined = Proposal { iteration: 1, feedback: Some("shorter".to_owned()), ..first.clone() };
     for shown in [first, refined] {
@@ -185,37 +187,39 @@ fn g3_a_form_that_sends_everything_back_means_what_was_changed_in_it() {
             (json!({"title": "Mine"}), "edited: Mine"),
             (json!({"summary_md": " "}), "refused: the text is empty: write something, or decline"),
             (json!({"uncovered_messages": 7, "goal": "other"}), "accept"),
-            // The person looked at something older.
+            // The person reviewed an older proposal.
             (json!({"summary_sha256": "ef"}), "stale"),
         ] {
-            assert_eq!(told(&shown, &form(&shown, &changed)), expected, "{changed}");
+            assert_eq!(describe_outcome(&shown, &form(&shown, &changed)), expected, "{changed}");
         }
         let mut broken = form(&shown, &json!({}));
         broken["edited_action"]["args"]["summary_json"] = json!("{\"title\": ");
-        assert!(told(&shown, &broken).starts_with("refused: `summary_json` cannot be read as JSON: "));
+        assert!(
+            describe_outcome(&shown, &broken).starts_with("refused: `summary_json` cannot be read as JSON: ")
+        );
         broken["edited_action"]["args"]["summary_json"] = json!("[]");
-        assert!(told(&shown, &broken).starts_with("refused: `summary_json."));
+        assert!(describe_outcome(&shown, &broken).starts_with("refused: `summary_json."));
         broken["edited_action"]["name"] = json!("execute");
         assert_eq!(
-            told(&shown, &broken),
+            describe_outcome(&shown, &broken),
             "refused: the edited action is `execute`, expected `handoff_summary`"
         );
     }
 }
 
 #[test]
-fn g5_feedback_of_its_own_that_says_nothing_is_refused() {
+fn g5_empty_feedback_alone_is_rejected() {
     let answer =
         |args: Value| json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}});
     for args in [json!({"feedback": ""}), json!({"feedback": "", "handoff_id": "x", "iteration": 0})] {
         assert_eq!(
-            told(&proposal(), &answer(args)),
+            describe_outcome(&proposal(), &answer(args)),
             "refused: the feedback is empty: say what should change"
         );
     }
     let respond = json!({"type": "respond", "message": "no"});
     assert_eq!(
-        told(&proposal(), &respond),
+        describe_outcome(&proposal(), &respond),
         "refused: a handoff is accepted, edited, refined or declined; it takes no response"
     );
 }

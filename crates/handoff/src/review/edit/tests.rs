@@ -1,22 +1,22 @@
-//! What a person changed is theirs; what they left alone stays what it was.
+//! Tests of edited summaries: edited parts become the person's own, unedited parts keep their references and marks.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
 use protocol::{
-    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ItemKind, SummaryItem, ThreadId,
+    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, SummaryItem, SummaryItemKind, ThreadId,
 };
 use serde_json::json;
 
 use super::*;
 
-mod inert;
-mod refused;
+mod escaping;
+mod rejected;
 
-fn item(kind: ItemKind, text: &str, verified: bool) -> SummaryItem {
+fn item(kind: SummaryItemKind, text: &str, verified: bool) -> SummaryItem {
     SummaryItem { kind, text: text.to_owned(), refs: vec![3, 5], verified, unfound: Vec::new() }
 }
 
-pub(crate) fn shown() -> HandoffSummary {
+pub(crate) fn shown_summary() -> HandoffSummary {
     HandoffSummary {
         schema_version: 1,
         handoff_id: HandoffId::generate(),
@@ -26,11 +26,11 @@ pub(crate) fn shown() -> HandoffSummary {
         title: "Progress".to_owned(),
         tldr: "1. Half done, see [a]: b".to_owned(),
         body: vec![
-            item(ItemKind::Objective, "Fix <!-- this 👩\u{200d}🚀.", true),
-            item(ItemKind::Decision, "1. Keep the format.", true),
-            item(ItemKind::NextStep, "[ ] One\n[x] Two\n[ ] Three", true),
-            item(ItemKind::Blocker, "The port 9999 is taken.", false),
-            item(ItemKind::Artifact, "# src/a.rs", false),
+            item(SummaryItemKind::Objective, "Fix <!-- this 👩\u{200d}🚀.", true),
+            item(SummaryItemKind::Decision, "1. Keep the format.", true),
+            item(SummaryItemKind::NextStep, "[ ] One\n[x] Two\n[ ] Three", true),
+            item(SummaryItemKind::Blocker, "The port 9999 is taken.", false),
+            item(SummaryItemKind::Artifact, "# src/a.rs", false),
         ],
         model: "anthropic/one".to_owned(),
         model_run_id: None,
@@ -42,34 +42,34 @@ pub(crate) fn shown() -> HandoffSummary {
     }
 }
 
-/// Returns what was shown with `from` replaced by `to` in its Markdown, as it is read back.
+/// Returns the shown summary, and the summary parsed from its Markdown with `from` replaced by `to`.
 #[track_caller]
-fn changed(from: &str, to: &str) -> (HandoffSummary, Edited) {
-    let shown = shown();
-    let md = render::render(&shown);
+fn edit_text(from: &str, to: &str) -> (HandoffSummary, EditedSummary) {
+    let shown = shown_summary();
+    let md = render::render_summary(&shown);
     assert!(md.contains(from), "{from:?} is not in\n{md}");
-    let text = own_text(&md, &md.replace(from, to)).unwrap().expect("it differs");
-    let edited = from_markdown(&shown, text, None).unwrap();
+    let text = clean_submitted_text(&md, &md.replace(from, to)).unwrap().expect("the text differs");
+    let edited = parse_markdown(&shown, text, None).unwrap();
     (shown, edited)
 }
 
 #[test]
-fn a_text_that_was_handed_back_as_it_was_shown_is_no_edit() {
-    let md = render::render(&shown());
+fn an_unchanged_text_is_not_an_edit() {
+    let md = render::render_summary(&shown_summary());
     for text in
         [md.clone(), md.trim().to_owned(), md.replace('\n', "\r\n"), format!("<!--\nhow to\n-->\n{md}\n\n")]
     {
-        assert_eq!(own_text(&md, &text), Ok(None), "{text:?}");
+        assert_eq!(clean_submitted_text(&md, &text), Ok(None), "{text:?}");
     }
-    assert!(own_text(&md, &md.replace("port 9999", "port 9998")).unwrap().is_some());
+    assert!(clean_submitted_text(&md, &md.replace("port 9999", "port 9998")).unwrap().is_some());
 }
 
 #[test]
-fn m6_items_that_were_left_alone_keep_their_refs_and_flags() {
-    let (shown, edited) = changed("Keep the format.", "Keep every format.");
+fn m6_unedited_items_keep_their_refs_and_marks() {
+    let (shown, edited) = edit_text("Keep the format.", "Keep every format.");
     let mut expected = shown.body.clone();
     expected[1] = SummaryItem {
-        kind: ItemKind::Decision,
+        kind: SummaryItemKind::Decision,
         text: "1. Keep every format.".to_owned(),
         refs: Vec::new(),
         verified: true,
@@ -81,40 +81,43 @@ fn m6_items_that_were_left_alone_keep_their_refs_and_flags() {
 }
 
 #[test]
-fn m6_a_changed_item_is_the_persons_own_and_without_the_marker() {
-    let (_, edited) = changed("9999", "9998");
+fn m6_an_edited_item_is_the_persons_own_and_counts_as_verified() {
+    let (_, edited) = edit_text("9999", "9998");
     let blocker = &edited.summary_json.body[3];
     assert_eq!((blocker.text.as_str(), blocker.verified), ("The port 9998 is taken.", true));
-    assert!(edited.summary_md.contains("The port 9998 is taken. (unverified)"), "their text stays exact");
+    assert!(
+        edited.summary_md.contains("The port 9998 is taken. (unverified)"),
+        "the person's text stays exact"
+    );
 }
 
 #[test]
-fn a_task_list_stays_one_item_when_one_of_its_lines_is_changed() {
-    let (_, edited) = changed("- [ ] One\n", "- [x] One\n- [ ] One and a half\n");
+fn a_task_list_stays_one_item_when_one_of_its_lines_is_edited() {
+    let (_, edited) = edit_text("- [ ] One\n", "- [x] One\n- [ ] One and a half\n");
     let tasks = &edited.summary_json.body[2];
     assert_eq!(tasks.text, "[x] One\n[ ] One and a half\n[x] Two\n[ ] Three");
     assert_eq!(edited.summary_json.body.len(), 5);
 }
 
 #[test]
-fn m6_an_item_moved_under_another_heading_is_not_the_one_that_was_shown() {
-    let (_, edited) = changed("### Blockers", "### Progress");
+fn m6_an_item_moved_under_another_heading_is_a_new_item() {
+    let (_, edited) = edit_text("### Blockers", "### Progress");
     let moved = &edited.summary_json.body[1];
-    assert_eq!((moved.kind, moved.verified, moved.refs.len()), (ItemKind::Progress, true, 0));
+    assert_eq!((moved.kind, moved.verified, moved.refs.len()), (SummaryItemKind::Progress, true, 0));
 }
 
-/// Checks what a text is read as: title, TL;DR, and each item as its kind and its lines.
+/// Checks the result of parsing a text: title, TL;DR, and each item as its heading and its lines.
 #[track_caller]
 fn check_read(text: &str, expected: &[&str]) {
-    let own = own_text("", text).unwrap().expect("it says something");
-    let summary = from_markdown(&shown(), own, None).unwrap().summary_json;
+    let submitted = clean_submitted_text("", text).unwrap().expect("the text is not empty");
+    let summary = parse_markdown(&shown_summary(), submitted, None).unwrap().summary_json;
     let items = summary.body.iter().map(|item| format!("{}: {}", render::heading(item.kind), item.text));
-    let told: Vec<String> = [summary.title.clone(), summary.tldr.clone()].into_iter().chain(items).collect();
-    assert_eq!(told, expected, "{text:?}");
+    let parts: Vec<String> = [summary.title.clone(), summary.tldr.clone()].into_iter().chain(items).collect();
+    assert_eq!(parts, expected, "{text:?}");
 }
 
 #[test]
-fn a_text_of_any_shape_is_read() {
+fn texts_of_many_shapes_are_parsed() {
     let (title, tldr) = ("Progress", "1. Half done, see [a]: b");
     check_read(
         "# Mine\nIt\nstands.\n## Objective\nGo\n- on\n  slowly\n-\n* \\\\server\n",
@@ -145,36 +148,36 @@ fn a_text_of_any_shape_is_read() {
 }
 
 #[test]
-fn g1_another_title_leaves_everything_else() {
-    let shown = shown();
-    let edited = with_title(&shown, title(" A\nnew  title ").unwrap()).unwrap();
+fn g1_another_title_changes_nothing_else() {
+    let shown = shown_summary();
+    let edited = replace_title(&shown, parse_title(" A\nnew  title ").unwrap()).unwrap();
     assert_eq!(edited.summary_json.title, "A new title");
     assert_eq!(
         (edited.summary_json.body, edited.summary_json.tldr),
         (shown.body.clone(), shown.tldr.clone())
     );
-    assert_eq!(edited.summary_md, render::render(&shown).replacen("Progress", "A new title", 1));
-    assert!(title(" \u{200b}\n").is_err());
-    assert!(with_title(&shown, "x".repeat(121)).is_err());
+    assert_eq!(edited.summary_md, render::render_summary(&shown).replacen("Progress", "A new title", 1));
+    assert!(parse_title(" \u{200b}\n").is_err());
+    assert!(replace_title(&shown, "x".repeat(121)).is_err());
 }
 
 #[test]
-fn m6_json_cannot_declare_an_item_verified_that_was_not() {
-    let shown = shown();
+fn m6_json_cannot_declare_an_unverified_item_verified() {
+    let shown = shown_summary();
     let mut json = serde_json::to_value(&shown).unwrap();
     json["body"][3]["verified"] = json!(true);
     json["body"][3]["refs"] = json!([99]);
-    assert_eq!(from_json(&shown, &json).unwrap().summary_json.body, shown.body);
-    assert_eq!(from_json(&shown, &json).unwrap().summary_md, render::render(&shown));
+    assert_eq!(parse_json(&shown, &json).unwrap().summary_json.body, shown.body);
+    assert_eq!(parse_json(&shown, &json).unwrap().summary_md, render::render_summary(&shown));
     json["body"][3]["text"] = json!("The port 9998 is taken. (unverified)");
     json["body"][3]["verified"] = json!(false);
-    let own = &from_json(&shown, &json).unwrap().summary_json.body[3];
-    assert_eq!((own.text.as_str(), own.verified), ("The port 9998 is taken.", true));
+    let item = &parse_json(&shown, &json).unwrap().summary_json.body[3];
+    assert_eq!((item.text.as_str(), item.verified), ("The port 9998 is taken.", true));
 }
 
 #[test]
-fn g3_json_of_another_shape_is_refused() {
-    let shown = shown();
+fn g3_json_of_another_shape_is_rejected() {
+    let shown = shown_summary();
     for (field, value) in [
         ("title", json!(5)),
         ("title", json!(" ")),
@@ -184,25 +187,25 @@ fn g3_json_of_another_shape_is_refused() {
     ] {
         let mut json = serde_json::to_value(&shown).unwrap();
         json[field] = value.clone();
-        assert!(from_json(&shown, &json).is_err(), "{field}: {value}");
+        assert!(parse_json(&shown, &json).is_err(), "{field}: {value}");
     }
 }
 
 proptest! {
     #[test]
-    fn m6_no_text_loses_its_flags_by_another_title(
+    fn m6_another_title_never_changes_the_marks_of_an_item(
         heads in ("\\PC{0,60}[a-z]", "\\PC{0,90}[a-z]"),
         texts in prop::collection::vec(("(?s)[a-z].{0,300}", any::<bool>()), 1..7),
     ) {
-        let body = texts.iter().enumerate().map(|(at, (text, verified))| {
-            item(ItemKind::ALL[at.min(5)], &format!("{at} {text}"), *verified)
+        let body = texts.iter().enumerate().map(|(index, (text, verified))| {
+            item(SummaryItemKind::ALL[index.min(5)], &format!("{index} {text}"), *verified)
         });
-        let shown = HandoffSummary { title: heads.0, tldr: heads.1, body: body.collect(), ..shown() };
-        let md = render::render(&shown);
-        prop_assert_eq!(own_text(&md, &md), Ok(None));
-        let (_, rest) = md.split_once('\n').unwrap();
-        let text = own_text(&md, &format!("**Another one**\n{rest}")).unwrap().unwrap_or_default();
-        let edited = from_markdown(&shown, text, None).unwrap().summary_json;
+        let shown = HandoffSummary { title: heads.0, tldr: heads.1, body: body.collect(), ..shown_summary() };
+        let md = render::render_summary(&shown);
+        prop_assert_eq!(clean_submitted_text(&md, &md), Ok(None));
+        let (_, remaining) = md.split_once('\n').unwrap();
+        let text = clean_submitted_text(&md, &format!("**Another one**\n{remaining}")).unwrap().unwrap_or_default();
+        let edited = parse_markdown(&shown, text, None).unwrap().summary_json;
         prop_assert_eq!((edited.title.as_str(), edited.tldr), ("Another one", shown.tldr));
         prop_assert_eq!(edited.body, shown.body);
     }

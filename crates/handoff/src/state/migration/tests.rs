@@ -1,10 +1,11 @@
-//! Every checkpoint here was stored by a run of the version that kept a channel for each part of a handoff.
+//! Tests of reading old states. Every golden checkpoint was stored by a run of the version that used a channel for each
+//! part of a handoff.
 
 use super::*;
-use crate::state::tests::told;
+use crate::state::tests::describe_state;
 
 /// Returns the channels of a stored checkpoint.
-fn stored(text: &str) -> Channels {
+fn stored_channels(text: &str) -> Channels {
     let checkpoint: Channels = serde_json::from_str(text).unwrap();
     checkpoint["channels"].as_object().unwrap().clone()
 }
@@ -15,6 +16,7 @@ macro_rules! golden {
     };
 }
 
+/// Returns each golden checkpoint: its name, its text and the expected description of its state.
 fn goldens() -> [(&'static str, &'static str, &'static str); 17] {
     golden! {
         "requested": "requested",
@@ -41,20 +43,20 @@ fn goldens() -> [(&'static str, &'static str, &'static str); 17] {
 }
 
 #[test]
-fn a_handoff_that_an_earlier_version_stored_is_read() {
+fn a_handoff_stored_by_an_earlier_version_is_read() {
     for (name, text, expected) in goldens() {
-        let state = HandoffState::read(&stored(text)).unwrap().unwrap();
-        assert_eq!(told(&state), expected, "{name}");
+        let state = HandoffState::read(&stored_channels(text)).unwrap().unwrap();
+        assert_eq!(describe_state(&state), expected, "{name}");
         if let HandoffState::Redrafting { revision: Revision::Refine(refinement), .. } = &state {
-            assert!(refinement.summary_md.starts_with("**"), "{name}: the text before is known");
+            assert!(refinement.summary_md.starts_with("**"), "{name}: the previous summary is restored");
         }
     }
 }
 
 #[test]
-fn the_views_of_a_stored_handoff_stay_as_they_were() {
+fn migration_does_not_change_the_views_of_a_stored_handoff() {
     for (name, text, _) in goldens() {
-        let before = stored(text);
+        let before = stored_channels(text);
         let state = HandoffState::read(&before).unwrap().unwrap();
         let views = |channels: &Channels| -> Channels {
             let is_view = |key: &str| key.starts_with("handoff_") || key == "child_thread_id";
@@ -66,9 +68,9 @@ fn the_views_of_a_stored_handoff_stay_as_they_were() {
 }
 
 #[test]
-fn the_first_step_of_this_version_leaves_one_private_channel_of_the_handoff() {
+fn the_first_step_of_this_version_replaces_the_separate_channels_by_one() {
     for (name, text, _) in goldens() {
-        let mut channels = stored(text);
+        let mut channels = stored_channels(text);
         let state = HandoffState::read(&channels).unwrap().unwrap();
         channels.extend(state.channels());
         channels.retain(|_, value| !value.is_null());
@@ -79,14 +81,14 @@ fn the_first_step_of_this_version_leaves_one_private_channel_of_the_handoff() {
 }
 
 #[test]
-fn a_part_that_cannot_be_read_is_an_error() {
+fn a_channel_that_cannot_be_read_is_an_error() {
     for (key, value) in [
         ("_handoff_metadata", serde_json::json!({"handoff_id": "none"})),
         ("_handoff_refinement_history", serde_json::json!("Shorter.")),
         ("_handoff_feedback", serde_json::json!(["Shorter."])),
         ("handoff_proposal", serde_json::json!(0)),
     ] {
-        let mut channels = stored(include_str!("golden/refining.json"));
+        let mut channels = stored_channels(include_str!("golden/refining.json"));
         channels.insert(key.to_owned(), value);
         assert_eq!(HandoffState::read(&channels).unwrap_err().key, key);
     }

@@ -1,12 +1,12 @@
-//! What is looked at, and what is not.
+//! Tests of the inspected files: their state, the limits, and that nothing outside the folder is inspected.
 
 use std::fs;
 use std::path::Path;
 
 use jiff::Timestamp;
 use protocol::{
-    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ItemKind, ReferencedFile, SummaryItem,
-    ThreadId,
+    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ReferencedFile, SummaryItem,
+    SummaryItemKind, ThreadId,
 };
 
 use super::referenced_files;
@@ -16,7 +16,7 @@ const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 
 fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
     let body = texts.iter().map(|text| SummaryItem {
-        kind: ItemKind::Progress,
+        kind: SummaryItemKind::Progress,
         text: (*text).to_owned(),
         refs: Vec::new(),
         verified: true,
@@ -45,17 +45,17 @@ fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
     }
 }
 
-/// Returns what was found, one `path exists hash?` a file.
-fn found(workspace: &Path, texts: &[&str], modified: &[&str]) -> String {
-    let told = |file: &ReferencedFile| {
+/// Returns the inspected files, each as `path exists hash`.
+fn describe_files(workspace: &Path, texts: &[&str], modified: &[&str]) -> String {
+    let describe = |file: &ReferencedFile| {
         let hash = file.sha256.as_deref().map_or("-", |hash| if hash == EMPTY { "empty" } else { "hash" });
         format!("{} {} {hash}", file.path, file.exists)
     };
-    referenced_files(&summary(texts, modified), workspace).iter().map(told).collect::<Vec<_>>().join(", ")
+    referenced_files(&summary(texts, modified), workspace).iter().map(describe).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
-fn m14_files_are_listed_with_whether_they_exist_and_their_hash() {
+fn m14_files_are_listed_with_their_existence_and_their_hash() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     fs::create_dir_all(root.join("src/deep")).unwrap();
@@ -84,12 +84,12 @@ fn m14_files_are_listed_with_whether_they_exist_and_their_hash() {
         (&[absolute.as_str()], &[], &format!("{absolute} true empty")),
         (&["nothing"], &[], ""),
     ] {
-        assert_eq!(found(root, texts, modified), expected, "{texts:?}");
+        assert_eq!(describe_files(root, texts, modified), expected, "{texts:?}");
     }
 }
 
 #[test]
-fn nothing_outside_the_folder_is_looked_at() {
+fn nothing_outside_the_folder_is_inspected() {
     let folder = tempfile::tempdir().unwrap();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret.txt"), "secret").unwrap();
@@ -100,9 +100,9 @@ fn nothing_outside_the_folder_is_looked_at() {
     let outside_file = outside.path().join("secret.txt").display().to_string();
     let near = folder.path().join("work/../near.txt").display().to_string();
     let paths = ["../near.txt", "a/../../near.txt", "~/near.txt", "/etc/passwd", &outside_file, &near];
-    assert_eq!(found(&root, &[], &paths), "");
-    assert_eq!(found(&root, &["src/../in.txt"], &[]), "src/../in.txt true hash");
-    assert_eq!(found(&folder.path().join("no-such-folder"), &["a/b.txt"], &[]), "");
+    assert_eq!(describe_files(&root, &[], &paths), "");
+    assert_eq!(describe_files(&root, &["src/../in.txt"], &[]), "src/../in.txt true hash");
+    assert_eq!(describe_files(&folder.path().join("no-such-folder"), &["a/b.txt"], &[]), "");
 }
 
 #[cfg(unix)]
@@ -118,7 +118,7 @@ fn no_link_leads_out_of_the_folder() {
     link(&outside.path().join("gone.txt"), "dangling.txt");
     link(&folder.path().join("real.txt"), "inner.txt");
     let paths = ["out/secret.txt", "out.txt", "dangling.txt", "inner.txt"];
-    assert_eq!(found(folder.path(), &[], &paths), "inner.txt true empty");
+    assert_eq!(describe_files(folder.path(), &[], &paths), "inner.txt true empty");
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn the_number_and_the_size_of_files_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let large = fs::File::create(folder.path().join("large.bin")).unwrap();
     large.set_len(REFERENCED_BYTES_MAX + 1).unwrap();
-    assert_eq!(found(folder.path(), &[], &["large.bin"]), "large.bin true -");
-    let many: Vec<String> = (0..REFERENCED_FILES_MAX + 20).map(|at| format!("src/f{at}.rs")).collect();
+    assert_eq!(describe_files(folder.path(), &[], &["large.bin"]), "large.bin true -");
+    let many: Vec<String> = (0..REFERENCED_FILES_MAX + 20).map(|index| format!("src/f{index}.rs")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(referenced_files(&summary(&[], &many), folder.path()).len(), REFERENCED_FILES_MAX);
 }

@@ -1,11 +1,11 @@
-//! Names are found where they are, in whatever form, and missed where they are not.
+//! Tests of grounding: a name is found in every form in which the source contains it, and only then.
 
 use proptest::prelude::*;
-use protocol::{ItemKind, SummaryItem};
+use protocol::{SummaryItem, SummaryItemKind};
 use serde_json::json;
 
-use super::Grounding;
-use facts::notation::items;
+use super::GroundingCheck;
+use facts::notation::parse_items;
 
 const THREAD: &str = r#"
 U: Fix src/parser.rs, see https://x.test/issues/7 and #214.
@@ -16,7 +16,7 @@ T: 1 ok 250 rows
 
 fn body(text: &str) -> Vec<SummaryItem> {
     vec![SummaryItem {
-        kind: ItemKind::Progress,
+        kind: SummaryItemKind::Progress,
         text: text.into(),
         refs: Vec::new(),
         verified: true,
@@ -24,20 +24,20 @@ fn body(text: &str) -> Vec<SummaryItem> {
     }]
 }
 
-/// Returns the names of `text` that `thread` does not have.
-fn unfound(thread: &str, text: &str) -> Vec<String> {
+/// Returns the names in `text` that `thread` does not contain.
+fn ungrounded_names(thread: &str, text: &str) -> Vec<String> {
     let mut body = body(text);
-    let mut grounding = Grounding::of(&body, Some(std::path::Path::new("/srv/app")));
-    items(thread).iter().for_each(|item| grounding.see(item));
-    let missing = grounding.missing();
-    let flagged = grounding.mark(&mut body);
+    let mut grounding = GroundingCheck::from_items(&body, Some(std::path::Path::new("/srv/app")));
+    parse_items(thread).iter().for_each(|item| grounding.visit(item));
+    let missing = grounding.missing_names();
+    let flagged = grounding.mark_items(&mut body);
     assert_eq!((flagged > 0, missing.len()), (!body[0].verified, flagged), "{text}");
     assert_eq!(missing.into_iter().next().map_or(Vec::new(), |(_, names)| names), body[0].unfound);
     body.remove(0).unfound
 }
 
 #[test]
-fn m6_a_name_that_is_not_in_the_source_is_always_flagged() {
+fn m6_a_name_that_is_not_in_the_source_is_always_reported() {
     for (text, missing) in [
         ("Nothing is named here.", ""),
         ("parser.rs was fixed in `parse_all`, 1200ms.", ""),
@@ -59,12 +59,12 @@ fn m6_a_name_that_is_not_in_the_source_is_always_flagged() {
         ("See src/parser.rs.bak and other/parser.rs.", "src/parser.rs.bak, other/parser.rs"),
         (r"See evil\parser.rs", r"evil\parser.rs"),
     ] {
-        assert_eq!(unfound(THREAD, text).join(", "), missing, "{text}");
+        assert_eq!(ungrounded_names(THREAD, text).join(", "), missing, "{text}");
     }
 }
 
 #[test]
-fn m6_a_name_is_found_in_whatever_form_it_is_written() {
+fn m6_a_name_is_found_in_every_form_in_which_it_is_written() {
     for (thread, text) in [
         ("U: see ./src/a.rs", "src/a.rs is done"),
         ("U: see src/a.rs", "./src/a.rs is done"),
@@ -101,38 +101,39 @@ fn m6_a_name_is_found_in_whatever_form_it_is_written() {
         ("U: a**b/c.rs\u{200b}deadbeef12", "a**b/c.rsdeadbeef12"),
         ("U: 先看src/解析.rs和foo_bar吧", "src/解析.rs `foo_bar`"),
     ] {
-        assert_eq!(unfound(thread, text), Vec::<String>::new(), "{thread} | {text}");
+        assert_eq!(ungrounded_names(thread, text), Vec::<String>::new(), "{thread} | {text}");
     }
 }
 
 #[test]
-fn m6_what_was_not_covered_proves_nothing() {
+fn m6_events_that_are_not_covered_are_no_evidence() {
     for thread in ["S: see src/a.rs", "I: see src/a.rs"] {
-        assert_eq!(unfound(thread, "src/a.rs").len(), 1, "{thread}");
+        assert_eq!(ungrounded_names(thread, "src/a.rs").len(), 1, "{thread}");
     }
 }
 
 #[test]
-fn m6_the_numbers_of_shown_lines_prove_nothing() {
+fn m6_the_seqs_of_selected_lines_are_no_evidence() {
     let body = body("1234 rows in a.rs");
-    let mut grounding = Grounding::of(&body, None);
-    grounding.see_shown("[1234] User: look at a.rs\n[1235] [Bash] ls (shortened; all of it is [1234])");
-    assert_eq!(grounding.missing(), [(0, vec!["1234".to_owned()])]);
-    grounding.see_shown("(its calls: Bash ×1234)\n1234 of them");
-    assert_eq!(grounding.missing(), [(0, vec!["1234".to_owned()])]);
-    grounding.see_shown("[1] User: a[0] has 1234 rows");
+    let mut grounding = GroundingCheck::from_items(&body, None);
+    grounding
+        .search_selection("[1234] User: look at a.rs\n[1235] [Bash] ls (shortened; all of it is [1234])");
+    assert_eq!(grounding.missing_names(), [(0, vec!["1234".to_owned()])]);
+    grounding.search_selection("(its calls: Bash ×1234)\n1234 of them");
+    assert_eq!(grounding.missing_names(), [(0, vec!["1234".to_owned()])]);
+    grounding.search_selection("[1] User: a[0] has 1234 rows");
     assert!(grounding.is_done());
 }
 
 #[test]
-fn looking_stops_when_everything_is_found() {
-    let mut grounding = Grounding::of(&body("src/parser.rs"), None);
+fn the_search_is_done_when_every_name_is_found() {
+    let mut grounding = GroundingCheck::from_items(&body("src/parser.rs"), None);
     assert!(!grounding.is_done());
-    grounding.see(&items(THREAD)[0]);
+    grounding.visit(&parse_items(THREAD)[0]);
     assert!(grounding.is_done());
 }
 
-/// A name of each kind the contract names, made of parts that no word of the texts below has.
+/// Generates a name of each kind that the contract lists, from parts that occur in no word of the texts below.
 fn name() -> impl Strategy<Value = String> {
     let part = "[bcdfg]{3}[jkqxz][a-z]{1,5}";
     prop_oneof![
@@ -167,7 +168,7 @@ const WORDS: [&str; 12] = [
     "done.",
 ];
 
-/// What may stand around a name in an item.
+/// Returns the name with markup or punctuation around it, as it may occur in an item.
 fn wrapped(name: &str, how: usize) -> String {
     let is_code = name.starts_with('`');
     match how {
@@ -184,13 +185,14 @@ fn wrapped(name: &str, how: usize) -> String {
     }
 }
 
-fn item_with(words: &[usize], name: &str, (at, how): (usize, usize)) -> String {
+/// Returns the words with the wrapped name inserted at a position.
+fn item_with(words: &[usize], name: &str, (position, how): (usize, usize)) -> String {
     let mut words: Vec<String> = words.iter().map(|word| WORDS[*word].to_owned()).collect();
-    words.insert(at % (words.len() + 1), wrapped(name, how));
+    words.insert(position % (words.len() + 1), wrapped(name, how));
     words.join(" ")
 }
 
-/// The forms in which a thread may hold a name.
+/// Returns a thread that contains the name in one of several forms.
 fn thread_with(name: &str, how: usize) -> String {
     let bare = name.trim_matches('`');
     match how {
@@ -218,28 +220,28 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn m6_a_planted_name_is_flagged_every_time(
+    fn m6_an_invented_name_is_always_reported(
         words in prop::collection::vec(0..WORDS.len(), 0..12), name in name(), at in 0usize..12, how in 0usize..12,
     ) {
         let item = item_with(&words, &name, (at, how));
         let thread = "U: the worker was fixed and tests pass, see (also) \"quoted\" **bold** done. src opt test id GB ms 7";
-        prop_assert!(!unfound(thread, &item).is_empty(), "{}", item);
+        prop_assert!(!ungrounded_names(thread, &item).is_empty(), "{}", item);
     }
 
     #[test]
-    fn m6_a_name_of_the_source_is_never_flagged(
+    fn m6_a_name_of_the_source_is_never_reported(
         words in prop::collection::vec(0..WORDS.len(), 0..12), name in name(), at in 0usize..12, how in 0usize..12, form in 0usize..12,
     ) {
         let item = item_with(&words, &name, (at, how));
         let thread = thread_with(&name, form);
-        prop_assert_eq!(unfound(&thread, &item), Vec::<String>::new(), "{} | {}", thread, item);
+        prop_assert_eq!(ungrounded_names(&thread, &item), Vec::<String>::new(), "{} | {}", thread, item);
     }
 }
 
 #[test]
-fn m6_what_runs_together_is_never_flagged_where_it_is_verbatim() {
+fn m6_names_without_separators_are_never_reported_when_quoted_verbatim() {
     for text in ["v1.2.31234.5src/lib.rsTypeError: bad", "10.0.31234.7 is up", "see 1,234.56789 and v31234.1"]
     {
-        assert_eq!(unfound(&format!("U: {text}"), text), Vec::<String>::new(), "{text}");
+        assert_eq!(ungrounded_names(&format!("U: {text}"), text), Vec::<String>::new(), "{text}");
     }
 }

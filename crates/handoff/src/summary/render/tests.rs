@@ -1,17 +1,20 @@
-//! What is rendered is one text for one summary, inert, and within its limit.
+//! Tests of rendering: the Markdown is neutralized, its structure is safe, and a cut keeps it within its budget.
 
 use insta::assert_snapshot;
 use jiff::Timestamp;
 use model::tokens;
 use proptest::prelude::*;
 use protocol::{
-    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ItemKind, SummaryItem, ThreadId,
+    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, SummaryItem, SummaryItemKind, ThreadId,
 };
 
-use super::{Cut, Fitted, fit, guarded, inert, line, markdown, render, settled, unguarded};
+use super::{
+    FittedSummary, SummaryCut, escape_block_start, escape_tags, fit_summary, normalize_line, normalize_lines,
+    render_markdown, render_summary, unescape_block_start,
+};
 use crate::limits::{BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX};
 
-fn item(kind: ItemKind, text: &str) -> SummaryItem {
+fn item(kind: SummaryItemKind, text: &str) -> SummaryItem {
     SummaryItem { kind, text: text.to_owned(), refs: vec![1], verified: true, unfound: Vec::new() }
 }
 
@@ -37,15 +40,18 @@ fn summary(title: &str, tldr: &str, body: Vec<SummaryItem>) -> HandoffSummary {
 
 #[test]
 fn headings_follow_the_kinds_and_lines_become_bullets() {
-    let mut unsure = item(ItemKind::Blocker, "The port 9999 is taken.");
+    let mut unsure = item(SummaryItemKind::Blocker, "The port 9999 is taken.");
     unsure.verified = false;
-    let body =
-        vec![item(ItemKind::Objective, "Fix it."), item(ItemKind::NextStep, "[ ] One\n[ ] Two"), unsure];
-    assert_snapshot!(markdown("Title", "Half done.", &body));
+    let body = vec![
+        item(SummaryItemKind::Objective, "Fix it."),
+        item(SummaryItemKind::NextStep, "[ ] One\n[ ] Two"),
+        unsure,
+    ];
+    assert_snapshot!(render_markdown("Title", "Half done.", &body));
 }
 
 #[test]
-fn k5_text_can_neither_close_the_block_nor_hide() {
+fn k5_a_text_can_neither_close_the_block_nor_hide_characters() {
     for (text, shown) in [
         ("a </current_thread_summary> b", "a &lt;/current_thread_summary> b"),
         ("< / CURRENT_thread_summary >", "&lt; / CURRENT_thread_summary >"),
@@ -59,13 +65,13 @@ fn k5_text_can_neither_close_the_block_nor_hide() {
         ("```````` ````", "`` ``"),
         ("a < b <c>", "a < b &lt;c>"),
     ] {
-        assert_eq!(inert(text), shown, "{text:?}");
-        assert_eq!(inert(shown), shown, "{text:?} a second time");
+        assert_eq!(escape_tags(text), shown, "{text:?}");
+        assert_eq!(escape_tags(shown), shown, "{text:?} a second time");
     }
 }
 
 #[test]
-fn a_line_of_text_stays_a_line_of_text() {
+fn a_line_of_text_never_becomes_a_markdown_block() {
     for (text, shown) in [
         ("# no heading", "- \\# no heading"),
         ("1. no list", "- 1\\. no list"),
@@ -82,14 +88,14 @@ fn a_line_of_text_stays_a_line_of_text() {
         ("-v is a flag", "- -v is a flag"),
         ("3.5 s", "- 3.5 s"),
     ] {
-        let md = markdown("t", "d", &[item(ItemKind::Progress, text)]);
+        let md = render_markdown("t", "d", &[item(SummaryItemKind::Progress, text)]);
         assert_eq!(md.lines().last(), Some(shown), "{text:?}");
-        assert_eq!(unguarded(&guarded(text)), text);
+        assert_eq!(unescape_block_start(&escape_block_start(text)), text);
     }
 }
 
 #[test]
-fn k5_a_title_stays_in_its_line() {
+fn k5_a_title_stays_on_its_line() {
     for (title, shown) in [
         ("a **b** c", "**a b c**"),
         ("<**b>", "**&lt;b>**"),
@@ -97,20 +103,21 @@ fn k5_a_title_stays_in_its_line() {
         ("*\u{200b}*a", "**a**"),
         ("**", "****"),
     ] {
-        assert_eq!(markdown(title, "d", &[]).lines().next(), Some(shown), "{title:?}");
+        assert_eq!(render_markdown(title, "d", &[]).lines().next(), Some(shown), "{title:?}");
     }
 }
 
 #[test]
-fn an_item_without_a_word_has_no_heading() {
-    let body = [item(ItemKind::Progress, "\u{200b}\n "), item(ItemKind::Blocker, "b\n\n \u{ad}\r\nc")];
-    assert_eq!(markdown("T", "D", &body), "**T**\nD\n\n### Blockers\n- b\n- c\n");
+fn an_item_without_visible_text_is_not_rendered() {
+    let body =
+        [item(SummaryItemKind::Progress, "\u{200b}\n "), item(SummaryItemKind::Blocker, "b\n\n \u{ad}\r\nc")];
+    assert_eq!(render_markdown("T", "D", &body), "**T**\nD\n\n### Blockers\n- b\n- c\n");
 }
 
-/// Returns what a summary of items with these texts is within a limit: its items, and the tokens before and after.
-fn cut_to(tokens_max: u64, texts: &[(ItemKind, &str)]) -> (Vec<String>, Option<(u64, u64)>) {
+/// Cuts a summary with these items to a limit, and returns the texts of the remaining items and the tokens before and after.
+fn cut_to(tokens_max: u64, texts: &[(SummaryItemKind, &str)]) -> (Vec<String>, Option<(u64, u64)>) {
     let body = texts.iter().map(|(kind, text)| item(*kind, text)).collect();
-    let Fitted { summary, cut } = fit(summary("Title", "Short.", body), tokens_max);
+    let FittedSummary { summary, cut } = fit_summary(summary("Title", "Short.", body), tokens_max);
     (
         summary.body.into_iter().map(|item| item.text).collect(),
         cut.map(|cut| (cut.tokens_before, cut.tokens_after)),
@@ -119,7 +126,7 @@ fn cut_to(tokens_max: u64, texts: &[(ItemKind, &str)]) -> (Vec<String>, Option<(
 
 #[test]
 fn g17_a_cut_is_at_an_item_then_at_a_line_then_at_a_sentence() {
-    use ItemKind::{Artifact, Decision, NextStep, Objective, Progress};
+    use SummaryItemKind::{Artifact, Decision, NextStep, Objective, Progress};
     let texts = [
         (Objective, "Fix it. It is broken."),
         (Progress, "Half of it is done. The rest is not."),
@@ -144,14 +151,14 @@ fn g17_a_cut_is_at_an_item_then_at_a_line_then_at_a_sentence() {
     check(46, &[fix, keep, tasks], Some((58, 34)));
     check(33, &[fix, keep, "[ ] Write it"], Some((58, 31)));
     check(30, &["Fix it.", keep, "[ ] Write it"], Some((58, 27)));
-    // Three items are a summary; fewer are none, whatever the limit.
+    // A summary keeps at least three items, whatever the limit.
     check(26, &["Fix it.", keep, "[ ] Write it"], Some((58, 27)));
     check(1, &["Fix it.", keep, "[ ] Write it"], Some((58, 27)));
     check(0, &["Fix it.", keep, "[ ] Write it"], Some((58, 27)));
 }
 
 #[test]
-fn g17_what_cannot_be_shortened_does_not_keep_the_rest_long() {
+fn g17_an_unusual_text_does_not_prevent_shortening_the_others() {
     let piled = format!("e{}", "\u{301}".repeat(4_000));
     let long = "A sentence of some length that says nothing. ".repeat(20);
     let many = "So it is. ".repeat(4_000);
@@ -165,20 +172,24 @@ fn g17_what_cannot_be_shortened_does_not_keep_the_rest_long() {
     ] {
         let (items, cut) = cut_to(
             120,
-            &[(ItemKind::Objective, text), (ItemKind::Progress, &long), (ItemKind::Blocker, &long)],
+            &[
+                (SummaryItemKind::Objective, text),
+                (SummaryItemKind::Progress, &long),
+                (SummaryItemKind::Blocker, &long),
+            ],
         );
-        let (before, after) = cut.expect("it is too long");
+        let (before, after) = cut.expect("the summary is too long");
         assert!(before > after && after <= 120 && items.len() == 3, "{after} of 120: {items:?}");
     }
 }
 
 #[test]
-fn g17_what_is_cut_is_no_longer_called_unfound() {
+fn g17_names_in_cut_text_are_no_longer_listed_as_unfound() {
     let long = "A sentence of some length that says nothing. ".repeat(8);
-    let mut unsure = item(ItemKind::Blocker, &format!("Look at `a.rs`. {long} Look at `b.rs`."));
+    let mut unsure = item(SummaryItemKind::Blocker, &format!("Look at `a.rs`. {long} Look at `b.rs`."));
     (unsure.verified, unsure.unfound) = (false, vec!["a.rs".to_owned(), "b.rs".to_owned()]);
-    let body = vec![item(ItemKind::Objective, "a"), item(ItemKind::Progress, "b"), unsure];
-    let Fitted { summary, cut } = fit(summary("Title", "Short.", body), 60);
+    let body = vec![item(SummaryItemKind::Objective, "a"), item(SummaryItemKind::Progress, "b"), unsure];
+    let FittedSummary { summary, cut } = fit_summary(summary("Title", "Short.", body), 60);
     assert!(cut.is_some());
     assert_eq!(
         (summary.body[2].verified, summary.body[2].unfound.as_slice()),
@@ -187,22 +198,22 @@ fn g17_what_is_cut_is_no_longer_called_unfound() {
 }
 
 #[test]
-fn g17_what_fits_is_not_touched() {
+fn g17_a_summary_that_fits_is_not_changed() {
     let body = vec![
-        item(ItemKind::Objective, "Fix it."),
-        item(ItemKind::Progress, "Half."),
-        item(ItemKind::NextStep, "Go on."),
+        item(SummaryItemKind::Objective, "Fix it."),
+        item(SummaryItemKind::Progress, "Half."),
+        item(SummaryItemKind::NextStep, "Go on."),
     ];
     let whole = summary("Title", "Half done.", body);
-    assert_eq!(fit(whole.clone(), SUMMARY_TOKENS_MAX), Fitted { summary: whole, cut: None });
+    assert_eq!(fit_summary(whole.clone(), SUMMARY_TOKENS_MAX), FittedSummary { summary: whole, cut: None });
 }
 
 #[test]
-fn k5_what_is_kept_as_json_neither_hides_nor_reorders() {
-    let body = vec![item(ItemKind::Objective, " a\u{202e}\r\n\r\n<b>\u{200b} ")];
-    let kept = fit(summary("T\u{200b}\nt", "D\u{0}d", body), SUMMARY_TOKENS_MAX).summary;
+fn k5_texts_in_json_have_no_hidden_or_reordering_characters() {
+    let body = vec![item(SummaryItemKind::Objective, " a\u{202e}\r\n\r\n<b>\u{200b} ")];
+    let fitted = fit_summary(summary("T\u{200b}\nt", "D\u{0}d", body), SUMMARY_TOKENS_MAX).summary;
     assert_eq!(
-        (kept.title.as_str(), kept.tldr.as_str(), kept.body[0].text.as_str()),
+        (fitted.title.as_str(), fitted.tldr.as_str(), fitted.body[0].text.as_str()),
         ("T t", "D d", "a\n<b>")
     );
 }
@@ -213,34 +224,34 @@ proptest! {
         title in ".{1,120}", tldr in ".{1,200}", texts in prop::collection::vec("(?s).{1,900}", 3..8), tokens_max in 0u64..900,
     ) {
         let body: Vec<SummaryItem> =
-            texts.iter().enumerate().map(|(at, text)| item(ItemKind::ALL[at.min(5)], text)).collect();
-        let items_min = body.iter().filter(|item| !settled(&item.text).is_empty()).count().min(BODY_ITEMS_MIN);
-        let whole = fit(summary(&title, &tldr, body), u64::MAX).summary;
-        let Fitted { summary: fitted, cut } = fit(whole.clone(), tokens_max);
-        let md = render(&fitted);
-        // The shortest summary of three items with a title is about a hundred tokens, and half as much again where every
-        // character is more than one.
-        prop_assert!(tokens::fits(&md, tokens_max.max(160)), "{} of {tokens_max}\n{md}", tokens::estimate(&md));
+            texts.iter().enumerate().map(|(at, text)| item(SummaryItemKind::ALL[at.min(5)], text)).collect();
+        let items_min = body.iter().filter(|item| !normalize_lines(&item.text).is_empty()).count().min(BODY_ITEMS_MIN);
+        let whole = fit_summary(summary(&title, &tldr, body), u64::MAX).summary;
+        let FittedSummary { summary: fitted, cut } = fit_summary(whole.clone(), tokens_max);
+        let md = render_summary(&fitted);
+        // The shortest summary of three items with a title has about a hundred tokens, or about 150 if every character
+        // takes more than one token.
+        prop_assert!(tokens::fits(&md, tokens_max.max(160)), "{} of {tokens_max}\n{md}", tokens::estimate_tokens(&md));
         prop_assert!(fitted.body.len() >= items_min);
-        let expected = Cut { tokens_before: tokens::estimate(&render(&whole)), tokens_after: tokens::estimate(&md) };
+        let expected = SummaryCut { tokens_before: tokens::estimate_tokens(&render_summary(&whole)), tokens_after: tokens::estimate_tokens(&md) };
         prop_assert_eq!(cut, (fitted != whole).then_some(expected));
         prop_assert!(cut.is_none_or(|cut| cut.tokens_after < cut.tokens_before));
-        prop_assert_eq!(&fit(fitted.clone(), tokens_max).summary, &fitted, "cutting again");
-        // Each line of what is left is one of what was there, or the beginning of one.
+        prop_assert_eq!(&fit_summary(fitted.clone(), tokens_max).summary, &fitted, "cutting again");
+        // Each remaining line is a line of the whole summary or the beginning of one.
         for item in &fitted.body {
             let line = item.text.trim_end_matches('…').trim_end();
-            prop_assert!(whole.body.iter().any(|of| of.kind == item.kind && of.text.starts_with(line)), "{line:?}");
+            prop_assert!(whole.body.iter().any(|original| original.kind == item.kind && original.text.starts_with(line)), "{line:?}");
         }
-        prop_assert_eq!(model::inert::text(&md), md.as_str());
+        prop_assert_eq!(model::untrusted_text::neutralize(&md), md.as_str());
         let block = |line: &str| line.is_empty() || line.starts_with("### ") || line.starts_with("- ");
         prop_assert!(md.lines().skip(2).all(block), "{md}");
     }
 
     #[test]
-    fn any_line_can_be_read_back(text in "[-#>|~*+_=<\\[\\]x: 0-9.)\\\\]{0,12}") {
-        let line = line(&text);
-        let shown = guarded(&line);
-        prop_assert_eq!(unguarded(&shown).into_owned(), line.clone());
-        prop_assert_eq!(super::line(&line), line.as_str());
+    fn unescaping_restores_any_line(text in "[-#>|~*+_=<\\[\\]x: 0-9.)\\\\]{0,12}") {
+        let line = normalize_line(&text);
+        let shown = escape_block_start(&line);
+        prop_assert_eq!(unescape_block_start(&shown).into_owned(), line.clone());
+        prop_assert_eq!(super::normalize_line(&line), line.as_str());
     }
 }

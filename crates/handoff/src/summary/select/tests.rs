@@ -1,27 +1,27 @@
-//! What reaches the model: never nothing, never half a pair, never more than the budget.
+//! Tests of transcript selection: a selection is never empty, never separates a call from its result, and fits its budget.
 
 use model::tokens;
 use proptest::prelude::*;
 
-use super::{Selection, Selector};
+use super::{TranscriptSelection, TranscriptSelector};
 use crate::limits::INPUT_TOKENS_MAX;
-use crate::summary::coverage::counts;
-use facts::Goal;
-use facts::Ledger;
-use facts::notation::items;
+use crate::summary::coverage::count_coverage;
+use facts::FactCollector;
+use facts::GoalMatcher;
+use facts::notation::parse_items;
 
-fn select(text: &str, tokens_max: u64) -> Selection {
-    let mut ledger = Ledger::default();
-    let mut selector = Selector::new(tokens_max, None);
-    for item in items(text) {
-        ledger.push(&item);
-        selector.see(&item);
+fn select(text: &str, tokens_max: u64) -> TranscriptSelection {
+    let mut collector = FactCollector::default();
+    let mut selector = TranscriptSelector::new(tokens_max, None);
+    for item in parse_items(text) {
+        collector.push(&item);
+        selector.visit(&item);
     }
-    selector.finish(&ledger.finish(), tokens_max)
+    selector.select(&collector.finish(), tokens_max)
 }
 
 #[test]
-fn g7_the_first_and_the_last_request_are_always_in() {
+fn g7_the_first_and_the_last_request_are_always_included() {
     let middle: String =
         (0..400).map(|n| format!("U: Do thing number {n} with great care.\nA: Did {n}.\n")).collect();
     let selection =
@@ -32,7 +32,7 @@ fn g7_the_first_and_the_last_request_are_always_in() {
 }
 
 #[test]
-fn g7_a_call_is_one_line_and_its_error_is_on_it() {
+fn g7_a_call_and_its_error_are_one_line() {
     let selection = select(
         "U: Go.\n C: 1 Read {\"file_path\": \"a.rs\"}\n T: 1 fn secret_body() {}\n C: 2 Bash {\"command\": \"make\\nall\"}\n E: 2 make: no rule",
         INPUT_TOKENS_MAX,
@@ -44,7 +44,7 @@ fn g7_a_call_is_one_line_and_its_error_is_on_it() {
 }
 
 #[test]
-fn g18_nothing_hidden_is_selected() {
+fn g18_sub_agents_and_injected_messages_are_not_selected() {
     let text = select("U: Go on.\n S: side task\n I: injected reminder\n A: Yes.", INPUT_TOKENS_MAX).text();
     assert!(!text.contains("side task") && !text.contains("injected"), "{text}");
 }
@@ -61,23 +61,23 @@ fn l14_no_text_opens_or_closes_an_element() {
 #[test]
 fn l6_a_window_without_a_person_yields_a_selection() {
     let lone = select("T: 1 only a result", INPUT_TOKENS_MAX);
-    assert_eq!((lone.ledger.is_empty(), lone.events.as_str()), (false, "[1] Result: only a result"));
+    assert_eq!((lone.facts.is_empty(), lone.events.as_str()), (false, "[1] Result: only a result"));
     assert!(select("A: I begin.\n A: I end.", INPUT_TOKENS_MAX).events.contains("I end."));
 }
 
 #[test]
-fn l6_a_giant_turn_is_split_and_its_beginning_told_shortly() {
+fn l6_a_giant_turn_is_split_and_a_line_summarizes_its_beginning() {
     let calls: String = (0..2_000)
         .map(|at| format!("C: c{at} Edit {{\"file_path\": \"src/file_{at}.rs\"}}\nT: c{at} ok\nC: b{at} Bash {{\"command\": \"make {at}\"}}\nT: b{at} ok\n"))
         .collect();
     let selection = select(&format!("U: Rewrite all of it.\n{calls}A: Half is done."), 2_000);
-    let told = selection.events.lines().next().unwrap_or_default().to_owned();
+    let beginning = selection.events.lines().next().unwrap_or_default().to_owned();
     assert_eq!(
-        told,
+        beginning,
         "(This turn's beginning is shortened to the facts above; its calls: Edit ×2000, Bash ×2000)"
     );
     assert!(selection.events.ends_with("Assistant: Half is done."));
-    assert!(selection.ledger.contains("Changed") && tokens::fits(&selection.text(), 2_000));
+    assert!(selection.facts.contains("Changed") && tokens::fits(&selection.text(), 2_000));
     let short = select("U: Go.\n C: 1 Bash {\"command\": \"make\"}\n T: 1 ok", 2_000);
     assert!(!short.events.contains("beginning"), "{}", short.events);
 }
@@ -104,20 +104,20 @@ fn l6_a_result_of_two_million_tokens_is_clipped_with_a_pointer() {
 }
 
 #[test]
-fn m14_what_the_goal_is_about_is_chosen_and_results_go_with_their_calls() {
+fn m14_lines_about_the_goal_are_selected_and_results_are_on_the_line_of_their_call() {
     let filler: String =
         (0..300).map(|at| format!("U: Do thing {at}.\nA: Did thing {at} as asked, with care.\n")).collect();
     let text = format!(
         "U: Begin.\nC: 1 Bash {{\"command\": \"cargo test\"}}\nT: 1 line\\nthe zebra codec lost a frame\\nline\n{filler}U: Anything else?"
     );
-    let goal = std::sync::Arc::new(Goal::of("repair the zebra codecs"));
-    let mut selector = Selector::new(1_000, Some(goal));
-    let mut ledger = Ledger::default();
-    for item in items(&text) {
-        ledger.push(&item);
-        selector.see(&item);
+    let goal = std::sync::Arc::new(GoalMatcher::new("repair the zebra codecs"));
+    let mut selector = TranscriptSelector::new(1_000, Some(goal));
+    let mut collector = FactCollector::default();
+    for item in parse_items(&text) {
+        collector.push(&item);
+        selector.visit(&item);
     }
-    let selection = selector.finish(&ledger.finish(), 1_000);
+    let selection = selector.select(&collector.finish(), 1_000);
     assert!(
         selection.events.contains("[2] [Bash] cargo test -> the zebra codec lost a frame"),
         "{}",
@@ -145,11 +145,11 @@ proptest! {
         prop_assert!(all.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0));
         prop_assert_eq!((coverage.first_seq, coverage.last_seq), (1, kinds.len() as u64));
         prop_assert!(!selection.text().is_empty());
-        let told = counts(coverage);
+        let counts = count_coverage(coverage);
         let messages = kinds.iter().filter(|kind| **kind != 5).count() as u64;
-        prop_assert_eq!((told.messages, told.other_events), (messages, kinds.len() as u64 - messages));
+        prop_assert_eq!((counts.messages, counts.other_events), (messages, kinds.len() as u64 - messages));
         let claimed = [&coverage.verbatim, &coverage.summarized, &coverage.truncated].into_iter().flatten();
-        // Only what the person, the assistant and the tools said in the main conversation is claimed.
+        // Only messages of the person, the assistant and the tools in the main conversation are claimed.
         prop_assert!(claimed.flat_map(|(first, last)| *first..=*last).all(|seq| kinds[seq as usize - 1] < 4));
     }
 }

@@ -1,26 +1,27 @@
-//! Whether accepted handoffs get to their mirror, in the text form Prometheus reads.
+//! Metrics of the export of accepted handoffs to the mirror, in Prometheus' text format.
 
 use std::fmt::Write as _;
 
 use agent::{Agent, MirrorReport, MirrorStatus};
 use jiff::Timestamp;
 
-/// Returns the lines; none when the journal cannot be read, which other figures tell of.
-pub(crate) async fn text(agent: &Agent) -> String {
+/// Returns the metrics; empty if the journal cannot be read, which other metrics show.
+pub(crate) async fn mirror_metrics(agent: &Agent) -> String {
     match agent.handoffs().mirror_report().await {
-        Ok(report) => written(&report, Timestamp::now()),
+        Ok(report) => render_report(&report, Timestamp::now()),
         Err(error) => {
-            tracing::warn!(%error, "failed to see how the mirror is doing");
+            tracing::warn!(%error, "failed to read the status of the mirror");
             String::new()
         }
     }
 }
 
-fn written(report: &MirrorReport, now: Timestamp) -> String {
+/// Renders the status, and unless the mirror is off, the number of waiting handoffs and their lag.
+fn render_report(report: &MirrorReport, now: Timestamp) -> String {
     let (name, waiting) = ("segue_handoff_store_status", "segue_handoff_store_waiting");
     let lag = "segue_handoff_store_lag_seconds";
     let mut text = format!(
-        "# HELP {name} Whether accepted handoffs get to their mirror: 1 at the status it has.\n# TYPE {name} gauge\n"
+        "# HELP {name} Status of the mirror for accepted handoffs; the current one has the value 1.\n# TYPE {name} gauge\n"
     );
     for status in MirrorStatus::ALL {
         let value = u8::from(status == report.status);
@@ -30,13 +31,14 @@ fn written(report: &MirrorReport, now: Timestamp) -> String {
     if report.status != MirrorStatus::Off {
         let _ = writeln!(
             text,
-            "# HELP {waiting} Accepted handoffs that wait for the mirror.\n# TYPE {waiting} gauge\n{waiting} {}",
+            "# HELP {waiting} Accepted handoffs that wait for export to the mirror.\n# TYPE {waiting} gauge\n{waiting} {}",
             report.waiting
         );
-        let since = report.oldest.map_or(0.0, |oldest| now.duration_since(oldest).as_secs_f64().max(0.0));
+        let lag_seconds =
+            report.oldest.map_or(0.0, |oldest| now.duration_since(oldest).as_secs_f64().max(0.0));
         let _ = writeln!(
             text,
-            "# HELP {lag} Seconds since the oldest of them was accepted.\n# TYPE {lag} gauge\n{lag} {since}"
+            "# HELP {lag} Seconds since the oldest waiting handoff was accepted.\n# TYPE {lag} gauge\n{lag} {lag_seconds}"
         );
     }
     text
@@ -61,17 +63,20 @@ mod tests {
     }
 
     #[test]
-    fn g16_exactly_one_status_is_1_and_nothing_else_is_told() {
+    fn g16_exactly_one_status_has_the_value_1_and_no_data_is_shown() {
         let now = Timestamp::from_second(90).unwrap();
-        let text = written(&report(MirrorStatus::Degraded), now);
-        let of = |status: &str| text.lines().find(|line| line.contains(&format!("\"{status}\""))).unwrap();
+        let text = render_report(&report(MirrorStatus::Degraded), now);
+        let line_of =
+            |status: &str| text.lines().find(|line| line.contains(&format!("\"{status}\""))).unwrap();
         assert!(
-            of("degraded").ends_with(" 1") && of("ok").ends_with(" 0") && of("off").ends_with(" 0"),
+            line_of("degraded").ends_with(" 1")
+                && line_of("ok").ends_with(" 0")
+                && line_of("off").ends_with(" 0"),
             "{text}"
         );
         assert!(text.contains("\nsegue_handoff_store_waiting 3\n"), "{text}");
         assert!(text.contains("\nsegue_handoff_store_lag_seconds 90\n"), "{text}");
         assert!(!text.contains("postgres") && !text.contains("reach"), "{text}");
-        assert!(!written(&report(MirrorStatus::Off), now).contains("waiting"));
+        assert!(!render_report(&report(MirrorStatus::Off), now).contains("waiting"));
     }
 }

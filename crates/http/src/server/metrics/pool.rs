@@ -1,46 +1,54 @@
-//! How the connections to databases are used, in the text form Prometheus reads: those of the journal, and those of the mirror.
+//! Metrics of the database connection pools, in Prometheus' text format: the journal's pool and the mirror's.
 
 use std::fmt::Write as _;
 
 use agent::{Agent, PoolFigures};
 
-/// Returns the lines; none where there are no connections.
-pub(crate) fn text(agent: &Agent) -> String {
-    written(&[("main", agent.admin().connections()), ("mirror", agent.handoffs().mirror_connections())])
+/// Returns the metrics of all pools; empty if no pool is in use.
+pub(crate) fn pool_metrics(agent: &Agent) -> String {
+    render_pools(&[
+        ("main", agent.admin().connection_metrics()),
+        ("mirror", agent.handoffs().mirror_connection_metrics()),
+    ])
 }
 
-fn written(pools: &[(&str, Option<PoolFigures>)]) -> String {
-    type Read = fn(&PoolFigures) -> f64;
-    let rows: [(&str, &str, &str, Read); 9] = [
-        ("connections", "gauge", "Connections there are.", |pool| pool.connections.into()),
-        ("connections_idle", "gauge", "Connections that nobody uses.", |pool| pool.idle.into()),
-        ("connections_max", "gauge", "The most connections there may be.", |pool| pool.max.into()),
-        ("gets_total", "counter", "How often a connection was asked for.", |pool| number(pool.gets)),
-        ("waits_total", "counter", "How often one had to be waited for.", |pool| number(pool.waited)),
-        ("timeouts_total", "counter", "How often none came free in time.", |pool| number(pool.timed_out)),
-        ("wait_seconds_total", "counter", "How long all waited together.", |pool| pool.wait.as_secs_f64()),
-        ("created_total", "counter", "Connections that were made.", |pool| number(pool.created)),
-        ("broken_total", "counter", "Connections that broke.", |pool| number(pool.broken)),
+/// Renders one metric after the other, each with a row for every pool.
+fn render_pools(pools: &[(&str, Option<PoolFigures>)]) -> String {
+    type ReadMetric = fn(&PoolFigures) -> f64;
+    let rows: [(&str, &str, &str, ReadMetric); 9] = [
+        ("connections", "gauge", "Open connections.", |pool| pool.connections.into()),
+        ("connections_idle", "gauge", "Idle connections.", |pool| pool.idle.into()),
+        ("connections_max", "gauge", "Maximum number of connections.", |pool| pool.max.into()),
+        ("gets_total", "counter", "Connections requested from the pool.", |pool| to_f64(pool.checkouts)),
+        ("waits_total", "counter", "Requests that had to wait for a connection.", |pool| to_f64(pool.waits)),
+        ("timeouts_total", "counter", "Requests that timed out without a connection.", |pool| {
+            to_f64(pool.timeouts)
+        }),
+        ("wait_seconds_total", "counter", "Total time spent waiting for a connection, in seconds.", |pool| {
+            pool.total_wait.as_secs_f64()
+        }),
+        ("created_total", "counter", "Connections created.", |pool| to_f64(pool.created)),
+        ("broken_total", "counter", "Connections closed because of an error.", |pool| to_f64(pool.broken)),
     ];
     let mut text = String::new();
-    if pools.iter().all(|(_, figures)| figures.is_none()) {
+    if pools.iter().all(|(_, metrics)| metrics.is_none()) {
         return text;
     }
     for (name, kind, help, read) in rows {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP segue_database_{name} {help}\n# TYPE segue_database_{name} {kind}");
-        for (pool, figures) in pools {
-            if let Some(figures) = figures {
-                let _ = writeln!(text, "segue_database_{name}{{pool=\"{pool}\"}} {}", read(figures));
+        for (pool, metrics) in pools {
+            if let Some(metrics) = metrics {
+                let _ = writeln!(text, "segue_database_{name}{{pool=\"{pool}\"}} {}", read(metrics));
             }
         }
     }
     text
 }
 
-/// Prometheus knows no other numbers; what no longer fits exactly is counted in years.
+/// Converts a count to `f64`, the only number type of Prometheus.
 #[expect(clippy::cast_precision_loss, reason = "counters stay far below 2^53")]
-const fn number(count: u64) -> f64 {
+const fn to_f64(count: u64) -> f64 {
     count as f64
 }
 
@@ -51,17 +59,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pool_has_its_lines_and_a_file_has_none() {
+    fn each_pool_has_its_rows_and_a_file_database_has_none() {
         let main = PoolFigures {
             connections: 4,
             idle: 1,
             max: 10,
-            waited: 3,
-            timed_out: 1,
-            wait: Duration::from_millis(1_500),
+            waits: 3,
+            timeouts: 1,
+            total_wait: Duration::from_millis(1_500),
             ..PoolFigures::default()
         };
-        let text = written(&[("main", Some(main)), ("mirror", None)]);
+        let text = render_pools(&[("main", Some(main)), ("mirror", None)]);
         for line in [
             "segue_database_connections{pool=\"main\"} 4",
             "segue_database_connections_idle{pool=\"main\"} 1",
@@ -74,6 +82,6 @@ mod tests {
         }
         assert!(!text.contains("mirror"));
         assert_eq!(text.matches("# TYPE").count(), 9);
-        assert_eq!(written(&[("main", None), ("mirror", None)]), "");
+        assert_eq!(render_pools(&[("main", None), ("mirror", None)]), "");
     }
 }

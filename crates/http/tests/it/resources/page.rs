@@ -1,27 +1,32 @@
-//! The page that a browser is shown, and what it may do.
+//! The web page: headers, caching and compression.
 
 use reqwest::{Method, Response};
 use serde_json::json;
 
-use crate::world::{As, World, answer};
+use crate::fixture::{ServerFixture, TestCaller, read_response};
 
-const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+const BROWSER_ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-async fn browse(world: &World, path: &str) -> Response {
-    world.request(As::Nobody, Method::GET, path).header("accept", BROWSER).send().await.unwrap()
+async fn browse(server: &ServerFixture, path: &str) -> Response {
+    server
+        .request(TestCaller::Nobody, Method::GET, path)
+        .header("accept", BROWSER_ACCEPT)
+        .send()
+        .await
+        .unwrap()
 }
 
-fn header<'a>(response: &'a Response, name: &str) -> &'a str {
+fn header_of<'a>(response: &'a Response, name: &str) -> &'a str {
     response.headers().get(name).unwrap_or_else(|| panic!("{name}")).to_str().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn k7_the_page_is_shown_to_browsers_under_a_policy_that_lets_nothing_act() {
-    let world = World::start().await;
-    let page = browse(&world, "/").await;
+async fn k7_browsers_get_the_page_with_a_policy_that_allows_no_foreign_scripts() {
+    let server = ServerFixture::start_default().await;
+    let page = browse(&server, "/").await;
     assert_eq!(page.status(), 200);
-    assert_eq!(header(&page, "content-type"), "text/html; charset=utf-8");
-    let policy = header(&page, "content-security-policy");
+    assert_eq!(header_of(&page, "content-type"), "text/html; charset=utf-8");
+    let policy = header_of(&page, "content-security-policy");
     for part in [
         "default-src 'none'",
         "script-src 'self'",
@@ -32,70 +37,73 @@ async fn k7_the_page_is_shown_to_browsers_under_a_policy_that_lets_nothing_act()
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
     ] {
-        assert!(policy.split("; ").any(|one| one == part), "{part}: {policy}");
+        assert!(policy.split("; ").any(|directive| directive == part), "{part}: {policy}");
     }
     assert!(!policy.contains("unsafe") && !policy.contains('*') && !policy.contains("http"), "{policy}");
-    assert_eq!(header(&page, "x-content-type-options"), "nosniff");
-    assert_eq!(header(&page, "referrer-policy"), "no-referrer");
-    assert_eq!(header(&page, "cross-origin-opener-policy"), "same-origin");
-    assert_eq!(header(&page, "x-frame-options"), "DENY");
+    assert_eq!(header_of(&page, "x-content-type-options"), "nosniff");
+    assert_eq!(header_of(&page, "referrer-policy"), "no-referrer");
+    assert_eq!(header_of(&page, "cross-origin-opener-policy"), "same-origin");
+    assert_eq!(header_of(&page, "x-frame-options"), "DENY");
     assert!(!page.headers().contains_key("set-cookie"));
-    // Programs are told what they were told before.
-    let health = world.request(As::Nobody, Method::GET, "/").header("accept", "*/*").send().await.unwrap();
-    assert!(header(&health, "vary").contains("accept"));
-    assert_eq!(answer(health).await.1, json!({"ok": true, "services": {}}));
-    world.stop().await;
+    // Programs get JSON at the same path.
+    let health =
+        server.request(TestCaller::Nobody, Method::GET, "/").header("accept", "*/*").send().await.unwrap();
+    assert!(header_of(&health, "vary").contains("accept"));
+    assert_eq!(read_response(health).await.1, json!({"ok": true, "services": {}}));
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_is_asked_for_each_time_and_sent_when_it_is_another() {
-    let world = World::start().await;
-    let page = browse(&world, "/").await;
-    assert_eq!(header(&page, "cache-control"), "no-cache");
-    let tag = header(&page, "etag").to_owned();
-    let again = |tag: String| {
-        let request = world.request(As::Nobody, Method::GET, "/").header("accept", BROWSER);
+async fn the_page_is_revalidated_each_time_and_sent_only_if_it_has_changed() {
+    let server = ServerFixture::start_default().await;
+    let page = browse(&server, "/").await;
+    assert_eq!(header_of(&page, "cache-control"), "no-cache");
+    let tag = header_of(&page, "etag").to_owned();
+    let revalidate = |tag: String| {
+        let request = server.request(TestCaller::Nobody, Method::GET, "/").header("accept", BROWSER_ACCEPT);
         request.header("if-none-match", tag).send()
     };
-    let same = again(tag).await.unwrap();
+    let same = revalidate(tag).await.unwrap();
     assert_eq!((same.status().as_u16(), same.text().await.unwrap().as_str()), (304, ""));
-    assert_eq!(again("W/\"0\"".to_owned()).await.unwrap().status(), 200);
-    world.stop().await;
+    assert_eq!(revalidate("W/\"0\"".to_owned()).await.unwrap().status(), 200);
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_page_names_is_there_for_good_and_small_for_who_can_read_it_so() {
-    let world = World::start().await;
-    let page = browse(&world, "/").await.text().await.unwrap();
-    let named = page.split('"').filter_map(|part| part.find("assets/").map(|at| &part[at..]));
-    let named: Vec<&str> = named.collect();
+async fn the_assets_of_the_page_are_cached_for_ever_and_compressed_if_accepted() {
+    let server = ServerFixture::start_default().await;
+    let page = browse(&server, "/").await.text().await.unwrap();
+    let asset_paths = page.split('"').filter_map(|part| part.find("assets/").map(|index| &part[index..]));
+    let asset_paths: Vec<&str> = asset_paths.collect();
     assert!(
-        named.iter().any(|name| name.ends_with(".js")) && named.iter().any(|name| name.ends_with(".css")),
+        asset_paths.iter().any(|name| name.ends_with(".js"))
+            && asset_paths.iter().any(|name| name.ends_with(".css")),
         "{page}"
     );
-    for name in named {
+    for name in asset_paths {
         let path = format!("/{name}");
-        let asset = browse(&world, &path).await;
+        let asset = browse(&server, &path).await;
         assert_eq!(asset.status(), 200, "{path}");
-        assert_eq!(header(&asset, "cache-control"), "public, max-age=31536000, immutable");
-        assert_eq!(header(&asset, "x-content-type-options"), "nosniff");
+        assert_eq!(header_of(&asset, "cache-control"), "public, max-age=31536000, immutable");
+        assert_eq!(header_of(&asset, "x-content-type-options"), "nosniff");
         let whole = asset.bytes().await.unwrap().len();
-        let request = world.request(As::Nobody, Method::GET, &path).header("accept-encoding", "gzip");
+        let request =
+            server.request(TestCaller::Nobody, Method::GET, &path).header("accept-encoding", "gzip");
         let small = request.send().await.unwrap();
-        assert_eq!(header(&small, "content-encoding"), "gzip", "{path}");
+        assert_eq!(header_of(&small, "content-encoding"), "gzip", "{path}");
         let small = small.bytes().await.unwrap().len();
-        // To a file of a line or two it adds its own beginning and end.
+        // Compression of a very small file may add a few bytes.
         assert!(small < whole || (whole < 1_024 && small < whole + 32), "{path}: {small} of {whole}");
     }
-    // A client works `..` out by itself, so the slash behind it is written as no client does.
+    // Clients resolve `..` by themselves, so the slash after it is percent-encoded.
     for path in [
         "/assets/none.js",
         "/assets/..%2findex.html",
         "/assets/..%2f..%2fCargo.toml",
         "/assets/%2e%2e%2findex.html",
     ] {
-        assert_eq!(browse(&world, path).await.status(), 404, "{path}");
+        assert_eq!(browse(&server, path).await.status(), 404, "{path}");
     }
-    assert_eq!(browse(&world, "/index.html").await.status(), 401);
-    world.stop().await;
+    assert_eq!(browse(&server, "/index.html").await.status(), 401);
+    server.stop().await;
 }

@@ -1,47 +1,60 @@
-//! How a database is: counts, and rows that contradict each other. It repairs nothing.
+//! Health check of a PostgreSQL journal: counts, and rows that contradict each other. It repairs nothing.
 
-use super::faults::Place;
+use super::errors::DatabaseLocation;
 use super::schema;
-use crate::engines::sql::Connection;
+use crate::engines::sql::SqlConnection;
 use crate::tables::consistency::{self, PROBLEMS_MAX};
-use crate::tables::threads::Heads;
-use crate::{Health, HealthDepth, Result};
+use crate::tables::threads::ThreadHeadCache;
+use crate::{HealthCheckDepth, Result, StoreHealth};
 
-/// Returns counts and, if asked, what is wrong, however long it takes to read everything.
-pub(super) fn check(connection: &postgres::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
+/// Returns counts and, at depth [`HealthCheckDepth::Integrity`], the problems found. An integrity check reads all
+/// rows, so it runs without time limits.
+pub(super) fn check_health(
+    connection: &postgres::Connection,
+    location: &DatabaseLocation,
+    depth: HealthCheckDepth,
+) -> Result<StoreHealth> {
     match depth {
-        HealthDepth::Counts => look(connection, place, depth),
-        HealthDepth::Integrity => connection.patiently(|| look(connection, place, depth)),
+        HealthCheckDepth::Counts => read_health(connection, location, depth),
+        HealthCheckDepth::Integrity => {
+            connection.without_timeouts(|| read_health(connection, location, depth))
+        }
     }
 }
 
-fn look(connection: &postgres::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
-    let heads = Heads::default();
-    let tables = Connection::Postgres(connection, &heads);
-    let (threads, events) = consistency::counts(&tables)?;
+/// Reads the counts, and searches for problems if the depth requires it.
+fn read_health(
+    connection: &postgres::Connection,
+    location: &DatabaseLocation,
+    depth: HealthCheckDepth,
+) -> Result<StoreHealth> {
+    let heads = ThreadHeadCache::default();
+    let tables = SqlConnection::Postgres(connection, &heads);
+    let (threads, events) = consistency::count_threads_and_events(&tables)?;
     let bytes: i64 =
         tables.prepare("SELECT pg_database_size(current_database())")?.query_row((), |row| row.get(0))?;
-    Ok(Health {
-        location: place.0.clone(),
-        schema_version: schema::version(connection, &place.0)?,
+    Ok(StoreHealth {
+        location: location.0.clone(),
+        schema_version: schema::read_version(connection, &location.0)?,
         threads,
         events,
         bytes: bytes.unsigned_abs(),
         problems: match depth {
-            HealthDepth::Counts => Vec::new(),
-            HealthDepth::Integrity => problems(connection)?,
+            HealthCheckDepth::Counts => Vec::new(),
+            HealthCheckDepth::Integrity => find_problems(connection)?,
         },
     })
 }
 
-fn problems(connection: &postgres::Connection) -> Result<Vec<String>> {
-    let heads = Heads::default();
-    let tables = Connection::Postgres(connection, &heads);
+/// Returns descriptions of inconsistent rows and of changed migrations, at most [`PROBLEMS_MAX`] for each check.
+fn find_problems(connection: &postgres::Connection) -> Result<Vec<String>> {
+    let heads = ThreadHeadCache::default();
+    let tables = SqlConnection::Postgres(connection, &heads);
     let mut problems = Vec::new();
-    for query in consistency::CONTRADICTIONS {
+    for query in consistency::CONSISTENCY_QUERIES {
         let limited = format!("{query} LIMIT {PROBLEMS_MAX}");
         problems.extend(tables.prepare(&limited)?.query_map((), |row| row.get::<_, String>(0))?);
     }
-    problems.extend(schema::differences(connection)?);
+    problems.extend(schema::migration_differences(connection)?);
     Ok(problems)
 }

@@ -1,161 +1,172 @@
-//! What a transaction takes hold of before it looks at anything: every id its writes name. The tables check and then write, as
-//! if nobody else wrote; so nobody else does, as far as these ids go. Another thread that a write
-//! comes upon on the way, because it is told of something, it takes hold of there (`tables::threads::hold`).
+//! Advisory locks of a transaction: one for every id that its writes name. The tables check and then write without
+//! expecting concurrent writes, and these locks exclude concurrent writes to the same ids. Threads that a write finds
+//! out about only later are locked at that point (`tables::threads::locks`).
 
-use protocol::{ApiKey, Checkpoint, CheckpointSource, Item, ThreadId};
+use protocol::{ApiKey, Checkpoint, CheckpointSource, StoredItem, ThreadId};
 use uuid::Uuid;
 
-use crate::engines::sql::Connection;
-use crate::{OutboxItem, Result, Transaction, Transfer, Write};
+use crate::engines::sql::SqlConnection;
+use crate::{OutboxItem, Result, Transaction, TurnSummarization, Write};
 
-/// Held by whoever changes the search index in more than one place.
-pub(super) const INDEX: i64 = 0x5365_6775_0002;
-/// Held by whoever gives a thread an artifact, or takes its last one away: this and the numbers behind it, one for those
-/// whose hashes begin alike. There are few of them: a server has room for some thousands of locks.
-const ARTIFACTS: i64 = 0x5365_6775_1000;
+/// Key of the lock for changes of the search index that concern more than one thread.
+pub(super) const INDEX_LOCK: i64 = 0x5365_6775_0002;
+/// First key of the locks for artifacts. A transaction that adds an artifact to a thread, or removes the last
+/// reference to one, holds the lock of its hash: this key plus the first byte of the hash modulo [`ARTIFACT_LOCKS`].
+const ARTIFACT_LOCK_BASE: i64 = 0x5365_6775_1000;
+/// Number of artifact locks. They are few because a server's lock table holds some thousands of locks.
 const ARTIFACT_LOCKS: u8 = 64;
 
-/// Takes [`INDEX`] until the transaction ends, unless somebody has it; returns whether it did.
-pub(super) fn try_index(connection: &Connection) -> Result<bool> {
+/// Acquires [`INDEX_LOCK`] until the end of the transaction, and returns `false` if another process holds it.
+pub(super) fn try_index_lock(connection: &SqlConnection) -> Result<bool> {
     connection
         .prepare("SELECT CAST(pg_try_advisory_xact_lock($1) AS INT)")?
-        .query_row([INDEX], |row| Ok(row.get::<_, i64>(0)? != 0))
+        .query_row([INDEX_LOCK], |row| Ok(row.get::<_, i64>(0)? != 0))
 }
 
-/// Returns the locks of a transaction, in the one order in which all take theirs.
-pub(super) fn of(transaction: &Transaction) -> Vec<i64> {
-    let mut locks = Locks(Vec::with_capacity(transaction.writes.len() + 1));
+/// Returns the lock keys of a transaction in ascending order, the order in which all transactions acquire them.
+pub(super) fn transaction_locks(transaction: &Transaction) -> Vec<i64> {
+    let mut set = AdvisoryLockSet(Vec::with_capacity(transaction.writes.len() + 1));
     if let Some(fence) = &transaction.fence {
-        locks.id(fence.run_id.uuid());
+        set.add_id(fence.run_id.uuid());
     }
     for write in &transaction.writes {
-        locks.write(write);
+        set.add_write(write);
     }
-    let Locks(mut locks) = locks;
-    locks.sort_unstable();
-    locks.dedup();
-    locks
+    let AdvisoryLockSet(mut keys) = set;
+    keys.sort_unstable();
+    keys.dedup();
+    keys
 }
 
-/// Returns the lock of the artifacts whose hashes begin with a byte.
-pub(crate) fn of_artifacts(first: u8) -> i64 {
-    ARTIFACTS + i64::from(first % ARTIFACT_LOCKS)
+/// Returns the lock key for artifacts whose hash begins with the byte `first`.
+pub(crate) fn artifact_lock(first: u8) -> i64 {
+    ARTIFACT_LOCK_BASE + i64::from(first % ARTIFACT_LOCKS)
 }
 
-/// Returns the lock of a thread.
-pub(crate) const fn of_thread(thread_id: ThreadId) -> i64 {
-    of_id(thread_id.uuid())
+/// Returns the lock key of a thread.
+pub(crate) const fn thread_lock(thread_id: ThreadId) -> i64 {
+    id_lock(thread_id.uuid())
 }
 
-/// The random half of an id is as good as a hash of it; that two share one costs a wait.
-const fn of_id(id: Uuid) -> i64 {
+/// Returns the lock key of an id: its random half, which is as good as a hash. Two ids with the same key only wait
+/// for each other.
+const fn id_lock(id: Uuid) -> i64 {
     id.as_u64_pair().1.cast_signed()
 }
 
-struct Locks(Vec<i64>);
+/// The keys that a transaction locks.
+struct AdvisoryLockSet(Vec<i64>);
 
-impl Locks {
-    fn id(&mut self, id: Uuid) {
-        self.0.push(of_id(id));
+impl AdvisoryLockSet {
+    /// Adds the lock of an id.
+    fn add_id(&mut self, id: Uuid) {
+        self.0.push(id_lock(id));
     }
 
-    fn thread(&mut self, thread_id: ThreadId) {
-        self.id(thread_id.uuid());
+    /// Adds the lock of a thread.
+    fn add_thread(&mut self, thread_id: ThreadId) {
+        self.add_id(thread_id.uuid());
     }
 
-    /// FNV-1a of what the key is of and the key.
-    fn key(&mut self, of: &str, key: &str) {
-        let bytes = of.bytes().chain([0]).chain(key.bytes());
+    /// Adds the lock of a text key: the FNV-1a hash of the kind of the key, a zero byte and the key.
+    fn add_key(&mut self, kind: &str, key: &str) {
+        let bytes = kind.bytes().chain([0]).chain(key.bytes());
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         self.0.push(hash.cast_signed());
     }
 
-    fn checkpoint(&mut self, point: &Checkpoint) {
-        self.thread(point.thread_id);
-        if point.source == CheckpointSource::Loop {
-            self.id(point.run_id.uuid());
+    /// Adds the locks of a checkpoint: its thread and, inside the loop, its run.
+    fn add_checkpoint(&mut self, checkpoint: &Checkpoint) {
+        self.add_thread(checkpoint.thread_id);
+        if checkpoint.source == CheckpointSource::Loop {
+            self.add_id(checkpoint.run_id.uuid());
         }
     }
 
-    fn artifact(&mut self, sha256: &str) {
-        // What is no hash is refused later.
+    /// Adds the lock of an artifact.
+    fn add_artifact(&mut self, sha256: &str) {
+        // A text that is not a hash is refused when the write is applied.
         let first = sha256.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        self.0.push(of_artifacts(first.unwrap_or_default()));
+        self.0.push(artifact_lock(first.unwrap_or_default()));
     }
 
-    fn transfer(&mut self, transfer: &Transfer) {
-        transfer.threads.iter().for_each(|planned| self.thread(planned.thread_id));
-        transfer.thread_id.into_iter().for_each(|thread_id| self.thread(thread_id));
-        self.key("agent", transfer.summary.agent_id.as_str());
+    /// Adds the locks of a summarization: the threads of its messages, its own thread and its agent.
+    fn add_summarization(&mut self, summarization: &TurnSummarization) {
+        summarization.thread_versions.iter().for_each(|version| self.add_thread(version.thread_id));
+        summarization.thread_id.into_iter().for_each(|thread_id| self.add_thread(thread_id));
+        self.add_key("agent", summarization.summary.agent_id.as_str());
     }
 
-    fn write(&mut self, write: &Write) {
+    /// Adds the locks of all ids that a write names.
+    fn add_write(&mut self, write: &Write) {
         match write {
-            Write::CreateThread(thread) => self.thread(thread.thread_id),
+            Write::CreateThread(thread) => self.add_thread(thread.thread_id),
             Write::UpdateThread { thread_id, .. }
             | Write::SettleThread { thread_id }
             | Write::Append { thread_id, .. }
             | Write::Rewind { thread_id, .. }
             | Write::ExpectCheckpoint { thread_id, .. }
-            | Write::RemoveFeedback { thread_id, .. } => self.thread(*thread_id),
+            | Write::RemoveFeedback { thread_id, .. } => self.add_thread(*thread_id),
             Write::DeleteThread { thread_id } => {
-                self.thread(*thread_id);
-                self.0.push(INDEX);
+                self.add_thread(*thread_id);
+                self.0.push(INDEX_LOCK);
             }
             Write::CopyEvents { from, into, .. } => {
-                self.thread(*from);
-                self.thread(*into);
+                self.add_thread(*from);
+                self.add_thread(*into);
             }
             Write::PutArtifact(artifact) => {
-                self.thread(artifact.thread_id);
-                self.artifact(&artifact.sha256);
+                self.add_thread(artifact.thread_id);
+                self.add_artifact(&artifact.sha256);
             }
-            Write::ExpectContext(planned) => self.thread(planned.thread_id),
+            Write::ExpectUnchangedContext(version) => self.add_thread(version.thread_id),
             Write::QueueRun(run) | Write::AdmitRun(run) | Write::BeginRun(run) => {
-                self.thread(run.thread_id);
-                self.id(run.run_id.uuid());
+                self.add_thread(run.thread_id);
+                self.add_id(run.run_id.uuid());
             }
             Write::PutRunRequest { run_id, thread_id, .. }
             | Write::RestoreCheckpoint { thread_id, run_id } => {
-                self.thread(*thread_id);
-                self.id(run_id.uuid());
+                self.add_thread(*thread_id);
+                self.add_id(run_id.uuid());
             }
-            Write::ForgetRun { run_id }
+            Write::DeleteRun { run_id }
             | Write::UpdateRun { run_id, .. }
-            | Write::ReclaimRun { run_id, .. } => self.id(run_id.uuid()),
-            Write::PutCheckpoint(point) => self.checkpoint(point),
+            | Write::ReclaimRun { run_id, .. } => self.add_id(run_id.uuid()),
+            Write::PutCheckpoint(checkpoint) => self.add_checkpoint(checkpoint),
             Write::RaiseInterrupt(interrupt) => {
-                self.thread(interrupt.thread_id);
-                self.key("interrupt", &interrupt.interrupt_id.to_string());
+                self.add_thread(interrupt.thread_id);
+                self.add_key("interrupt", &interrupt.interrupt_id.to_string());
             }
-            Write::ResolveInterrupt { interrupt_id, .. } | Write::ExpectPending { interrupt_id } => {
-                self.key("interrupt", &interrupt_id.to_string());
+            Write::ResolveInterrupt { interrupt_id, .. } | Write::ExpectPendingInterrupt { interrupt_id } => {
+                self.add_key("interrupt", &interrupt_id.to_string());
             }
             Write::CreateHandoff(handoff) => {
-                self.thread(handoff.parent_thread_id);
-                self.id(handoff.handoff_id.uuid());
+                self.add_thread(handoff.parent_thread_id);
+                self.add_id(handoff.handoff_id.uuid());
             }
-            Write::MoveHandoff { handoff_id, .. } | Write::ForgetHandoff { handoff_id } => {
-                self.id(handoff_id.uuid());
+            Write::TransitionHandoff { handoff_id, .. } | Write::DeleteHandoff { handoff_id } => {
+                self.add_id(handoff_id.uuid());
             }
-            Write::PutProposal(proposal) => self.id(proposal.handoff_id.uuid()),
-            Write::PutFeedback(feedback) => self.thread(feedback.thread_id),
-            Write::TransferTurns(transfer) => self.transfer(transfer),
-            Write::RestoreTurns { summary_ids, .. } => {
-                summary_ids.iter().for_each(|id| self.id(id.uuid()));
+            Write::PutProposal(proposal) => self.add_id(proposal.handoff_id.uuid()),
+            Write::PutFeedback(feedback) => self.add_thread(feedback.thread_id),
+            Write::SummarizeTurns(summarization) => self.add_summarization(summarization),
+            Write::RestoreTurns { summary_ids: ids, .. } => ids.iter().for_each(|id| self.add_id(id.uuid())),
+            Write::PutItem(StoredItem { key, .. }) | Write::DeleteItem { key, .. } => {
+                self.add_key("item", key)
             }
-            Write::PutItem(Item { key, .. }) | Write::DeleteItem { key, .. } => self.key("item", key),
-            Write::PutKey(ApiKey { key_id, .. }) | Write::RevokeKey { key_id, .. } => self.key("key", key_id),
-            Write::Enqueue(OutboxItem { kind, key, .. })
-            | Write::ChangeQueued { was: OutboxItem { kind, key, .. }, .. }
-            | Write::Dequeue { kind, key, .. } => self.key(kind, key),
-            // What somebody else holds is passed over, not waited for.
-            Write::Announce { .. } | Write::ReleaseRuns { .. } | Write::ClaimRuns(_) => {}
+            Write::PutApiKey(ApiKey { key_id, .. }) | Write::RevokeApiKey { key_id, .. } => {
+                self.add_key("key", key_id)
+            }
+            Write::PutOutboxItem(OutboxItem { kind, key, .. })
+            | Write::UpdateOutboxItem { expected: OutboxItem { kind, key, .. }, .. }
+            | Write::RemoveOutboxItem { kind, key, .. } => self.add_key(kind, key),
+            // These writes skip rows that another process has locked.
+            Write::RecordHeartbeat { .. } | Write::ReleaseRuns { .. } | Write::ClaimRuns(_) => {}
             Write::PutImport { source, .. } => {
-                self.thread(source.thread_id);
-                self.key("import", &source.source_key);
+                self.add_thread(source.thread_id);
+                self.add_key("import", &source.source_key);
             }
         }
     }

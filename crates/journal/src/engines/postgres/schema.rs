@@ -1,76 +1,88 @@
-//! The schema's versions: which SQL leads to each, and bringing a database up to date. It holds no query.
+//! Schema migrations of the PostgreSQL engine: the SQL of each version, and the application of pending migrations. It
+//! contains no queries of the tables.
 
-use postgres::{Connection, Value};
+use postgres::{Connection, SqlValue};
 
 use crate::engines::sql;
 use crate::tables::search;
-use crate::tables::threads::Heads;
+use crate::tables::threads::ThreadHeadCache;
 use crate::{Error, Result};
 
-/// Whoever migrates holds it: several processes may start at once.
-const MIGRATING: i64 = 0x5365_6775_0001;
+/// Key of the advisory lock that a process holds while it migrates, because several processes may start at once.
+const MIGRATION_LOCK: i64 = 0x5365_6775_0001;
 
+/// A step from one version of the schema to the next.
 struct Migration {
+    /// The name of the file, recorded in the database.
     name: &'static str,
+    /// The statements of the migration.
     sql: &'static str,
 }
 
-/// In order; the version of a schema is the number of migrations that made it. They are counted apart from those of the
-/// embedded engine.
+/// All migrations in order. The version of a schema is the number of migrations that were applied to it. SQLite has
+/// migrations and versions of its own.
 const MIGRATIONS: &[Migration] = &[
     Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") },
     Migration { name: "0002_words", sql: include_str!("migrations/0002_words.sql") },
 ];
 
-/// The version that emptied the search index.
-const INDEX_EMPTIED: u32 = 2;
+/// The version whose migration empties the search index, so that it has to be built again.
+const INDEX_RESET_VERSION: u32 = 2;
 
-/// The newest version this program knows.
-pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+/// The newest version that this program knows.
+pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// Brings the database to [`VERSION`]; several processes may do so at once.
+/// Migrates the database to [`SCHEMA_VERSION`]. Several processes may call it at once.
 ///
 /// # Errors
-/// [`Error::NewerSchema`], and when a table of that name is there already that is not ours.
+/// [`Error::NewerSchema`] if a later version of the program created the schema. Fails if a table of the same name
+/// exists that is not ours.
 pub(super) fn migrate(connection: &Connection, location: &str) -> Result<()> {
-    if version(connection, location)? == VERSION {
+    if read_version(connection, location)? == SCHEMA_VERSION {
         return Ok(());
     }
-    connection.batch("BEGIN")?;
-    match run_missing(connection, location) {
-        Ok(()) => Ok(connection.batch("COMMIT")?),
+    connection.batch_execute("BEGIN")?;
+    match run_pending_migrations(connection, location) {
+        Ok(()) => Ok(connection.batch_execute("COMMIT")?),
         Err(error) => {
-            // With the connection goes what it began; either way nothing of it stays.
-            let _ = connection.batch("ROLLBACK");
+            // Ignore a failure: if the rollback does not succeed, the connection ends, which rolls back as well.
+            let _ = connection.batch_execute("ROLLBACK");
             Err(error)
         }
     }
 }
 
-fn run_missing(connection: &Connection, location: &str) -> Result<()> {
-    connection.query("SELECT pg_advisory_xact_lock($1)::text", &[MIGRATING.into()])?;
+/// Applies the missing migrations inside the open transaction.
+fn run_pending_migrations(connection: &Connection, location: &str) -> Result<()> {
+    connection.query("SELECT pg_advisory_xact_lock($1)::text", &[MIGRATION_LOCK.into()])?;
     // Another process may have migrated while this one waited for the lock.
-    let found = version(connection, location)?;
-    if found == 0 {
-        connection.batch(
+    let version_before = read_version(connection, location)?;
+    if version_before == 0 {
+        connection.batch_execute(
             "CREATE TABLE segue_migrations (
                 version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)",
         )?;
     }
-    for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(found as usize) {
-        connection.batch(migration.sql)?;
-        let values = [Value::from(version), migration.name.into(), checksum(migration.sql).into()];
+    for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(version_before as usize) {
+        connection.batch_execute(migration.sql)?;
+        let values = [SqlValue::from(version), migration.name.into(), checksum(migration.sql).into()];
         connection
             .execute("INSERT INTO segue_migrations (version, name, checksum) VALUES ($1, $2, $3)", &values)?;
     }
-    if found < INDEX_EMPTIED {
-        search::texts::index_all(&sql::Connection::Postgres(connection, &Heads::default()))?;
+    if version_before < INDEX_RESET_VERSION {
+        search::document_index::index_all(&sql::SqlConnection::Postgres(
+            connection,
+            &ThreadHeadCache::default(),
+        ))?;
     }
     Ok(())
 }
 
-/// Returns the database's version; 0 for one without a table of ours.
-pub(super) fn version(connection: &Connection, location: &str) -> Result<u32> {
+/// Returns the version of the database, or 0 if it has no migrations table.
+///
+/// # Errors
+/// [`Error::NewerSchema`] if the version is later than [`SCHEMA_VERSION`].
+pub(super) fn read_version(connection: &Connection, location: &str) -> Result<u32> {
     let rows = connection.query("SELECT to_regclass('segue_migrations')::text", &[])?;
     if rows.first().map(|row| row.text(0)).transpose()?.flatten().is_none() {
         return Ok(0);
@@ -78,14 +90,14 @@ pub(super) fn version(connection: &Connection, location: &str) -> Result<u32> {
     let rows = connection.query("SELECT coalesce(max(version), 0) FROM segue_migrations", &[])?;
     let found = rows.first().map(|row| row.integer(0)).transpose()?.flatten().unwrap_or(0);
     let found = u32::try_from(found).unwrap_or(u32::MAX);
-    match found > VERSION {
-        true => Err(Error::NewerSchema { path: location.into(), found, known: VERSION }),
+    match found > SCHEMA_VERSION {
+        true => Err(Error::NewerSchema { path: location.into(), found, known: SCHEMA_VERSION }),
         false => Ok(found),
     }
 }
 
-/// Returns what differs between the migrations that made this database and those of this program.
-pub(super) fn differences(connection: &Connection) -> Result<Vec<String>> {
+/// Returns descriptions of the differences between the recorded migrations and those of this program.
+pub(super) fn migration_differences(connection: &Connection) -> Result<Vec<String>> {
     let rows = connection.query("SELECT name, checksum FROM segue_migrations ORDER BY version", &[])?;
     let mut problems = Vec::new();
     if rows.len() != MIGRATIONS.len() {
@@ -94,13 +106,13 @@ pub(super) fn differences(connection: &Connection) -> Result<Vec<String>> {
     for (row, migration) in rows.iter().zip(MIGRATIONS) {
         let (name, stored) = (row.text(0)?.unwrap_or_default(), row.text(1)?.unwrap_or_default());
         if name != migration.name || stored != checksum(migration.sql) {
-            problems.push(format!("migration {name} is not the one this program knows"));
+            problems.push(format!("migration {name} differs from the one that this program knows"));
         }
     }
     Ok(problems)
 }
 
-/// The one of the embedded engine's migrations.
+/// Returns the checksum of a migration, computed as for SQLite.
 fn checksum(sql: &str) -> String {
     crate::engines::sqlite::checksum(sql)
 }

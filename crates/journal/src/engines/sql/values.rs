@@ -1,70 +1,72 @@
-//! Values on their way into statements and out of rows.
+//! Conversions between Rust types and SQL values, for parameters and columns.
 
 use std::borrow::Cow;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
-use super::{Dialect, Value};
+use super::{SqlDialect, SqlValue};
 use crate::{Error, Result};
 
-/// What can be a parameter.
-pub(crate) trait ToValue {
-    /// Returns the value as the engine stores it.
-    fn to_value(&self, dialect: Dialect) -> Value<'_>;
+/// A type that can be a parameter of a statement.
+pub(crate) trait ToSqlValue {
+    /// Returns the value in the form in which the engine stores it.
+    fn to_value(&self, dialect: SqlDialect) -> SqlValue<'_>;
 }
 
-/// What a column can be read as.
-pub(crate) trait FromValue: Sized {
-    /// Returns what the value is.
+/// A type that a column can be read as.
+pub(crate) trait FromSqlValue: Sized {
+    /// Converts a value of a column.
     ///
     /// # Errors
-    /// [`Error::Malformed`] when it is something else.
-    fn from_value(value: Value<'_>) -> Result<Self>;
+    /// [`Error::Malformed`] if the value has another type or is out of range.
+    fn from_value(value: SqlValue<'_>) -> Result<Self>;
 }
 
-/// The parameters of a statement, in order.
-pub(crate) trait Params {
-    /// Returns their values as the engine stores them.
-    fn values(&self, dialect: Dialect) -> Vec<Value<'_>>;
+/// The parameters of a statement, in order: a tuple, an array or a slice of values.
+pub(crate) trait SqlParams {
+    /// Returns the values in the form in which the engine stores them.
+    fn values(&self, dialect: SqlDialect) -> Vec<SqlValue<'_>>;
 }
 
-pub(super) fn unexpected(expected: &str, found: &Value<'_>) -> Error {
-    let found = match found {
-        Value::Null => "nothing",
-        Value::Integer(_) => "a whole number",
-        Value::Real(_) => "a number",
-        Value::Text(_) => "a text",
-        Value::Blob(_) => "bytes",
-        Value::Integers(_) | Value::Texts(_) | Value::Blobs(_) => "a list",
+/// Returns the error for a value of an unexpected type.
+pub(super) fn unexpected_value_error(expected: &str, actual: &SqlValue<'_>) -> Error {
+    let actual = match actual {
+        SqlValue::Null => "NULL",
+        SqlValue::Integer(_) => "an integer",
+        SqlValue::Real(_) => "a floating-point number",
+        SqlValue::Text(_) => "a text",
+        SqlValue::Blob(_) => "binary data",
+        SqlValue::Integers(_) | SqlValue::Texts(_) | SqlValue::Blobs(_) => "a list",
     };
-    Error::Malformed(format!("{expected} is expected, not {found}"))
+    Error::Malformed(format!("{expected} is expected, not {actual}"))
 }
 
-pub(super) fn of_sqlite(value: ValueRef<'_>) -> Result<Value<'_>> {
+/// Converts a value that SQLite returned.
+pub(super) fn from_sqlite(value: ValueRef<'_>) -> Result<SqlValue<'_>> {
     Ok(match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(number) => Value::Integer(number),
-        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(number) => SqlValue::Integer(number),
+        ValueRef::Real(number) => SqlValue::Real(number),
         ValueRef::Text(bytes) => {
             let text = std::str::from_utf8(bytes).map_err(|error| Error::Malformed(error.to_string()))?;
-            Value::Text(Cow::Borrowed(text))
+            SqlValue::Text(Cow::Borrowed(text))
         }
-        ValueRef::Blob(bytes) => Value::Blob(Cow::Borrowed(bytes)),
+        ValueRef::Blob(bytes) => SqlValue::Blob(Cow::Borrowed(bytes)),
     })
 }
 
-/// A value as SQLite takes it.
-pub(super) struct Bound<'a>(pub(super) Value<'a>);
+/// A value as a parameter of SQLite.
+pub(super) struct SqliteParameter<'a>(pub(super) SqlValue<'a>);
 
-impl rusqlite::ToSql for Bound<'_> {
+impl rusqlite::ToSql for SqliteParameter<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match &self.0 {
-            Value::Null => ValueRef::Null,
-            Value::Integer(number) => ValueRef::Integer(*number),
-            Value::Real(number) => ValueRef::Real(*number),
-            Value::Text(text) => ValueRef::Text(text.as_bytes()),
-            Value::Blob(bytes) => ValueRef::Blob(bytes),
-            Value::Integers(_) | Value::Texts(_) | Value::Blobs(_) => {
+            SqlValue::Null => ValueRef::Null,
+            SqlValue::Integer(number) => ValueRef::Integer(*number),
+            SqlValue::Real(number) => ValueRef::Real(*number),
+            SqlValue::Text(text) => ValueRef::Text(text.as_bytes()),
+            SqlValue::Blob(bytes) => ValueRef::Blob(bytes),
+            SqlValue::Integers(_) | SqlValue::Texts(_) | SqlValue::Blobs(_) => {
                 let reason = "SQLite has no lists".into();
                 return Err(rusqlite::Error::ToSqlConversionFailure(reason));
             }
@@ -72,22 +74,22 @@ impl rusqlite::ToSql for Bound<'_> {
     }
 }
 
-macro_rules! integers {
+macro_rules! impl_to_sql_value_for_integers {
     ($($type:ty),*) => { $(
-        impl ToValue for $type {
-            fn to_value(&self, _: Dialect) -> Value<'_> {
-                Value::Integer(i64::from(*self))
+        impl ToSqlValue for $type {
+            fn to_value(&self, _: SqlDialect) -> SqlValue<'_> {
+                SqlValue::Integer(i64::from(*self))
             }
         }
     )* };
 }
 
-integers!(bool, i8, i32, u32, i64);
+impl_to_sql_value_for_integers!(bool, i8, i32, u32, i64);
 
-macro_rules! whole_numbers {
+macro_rules! impl_from_sql_value_for_integers {
     ($($type:ty),*) => { $(
-        impl FromValue for $type {
-            fn from_value(value: Value<'_>) -> Result<Self> {
+        impl FromSqlValue for $type {
+            fn from_value(value: SqlValue<'_>) -> Result<Self> {
                 let number = i64::from_value(value)?;
                 Self::try_from(number).map_err(|_| Error::Malformed(format!("{number} is out of range")))
             }
@@ -95,160 +97,160 @@ macro_rules! whole_numbers {
     )* };
 }
 
-whole_numbers!(i8, u32);
+impl_from_sql_value_for_integers!(i8, u32);
 
-impl FromValue for i64 {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl FromSqlValue for i64 {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         match value {
-            Value::Integer(number) => Ok(number),
-            other => Err(unexpected("a whole number", &other)),
+            SqlValue::Integer(number) => Ok(number),
+            value => Err(unexpected_value_error("an integer", &value)),
         }
     }
 }
 
-impl FromValue for bool {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl FromSqlValue for bool {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         Ok(i64::from_value(value)? != 0)
     }
 }
 
-impl FromValue for f64 {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl FromSqlValue for f64 {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         match value {
-            Value::Real(number) => Ok(number),
-            other => Err(unexpected("a number", &other)),
+            SqlValue::Real(number) => Ok(number),
+            other => Err(unexpected_value_error("a floating-point number", &other)),
         }
     }
 }
 
-impl FromValue for String {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl FromSqlValue for String {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         match value {
-            Value::Text(text) => Ok(text.into_owned()),
-            other => Err(unexpected("a text", &other)),
+            SqlValue::Text(text) => Ok(text.into_owned()),
+            other => Err(unexpected_value_error("a text", &other)),
         }
     }
 }
 
-impl FromValue for Vec<u8> {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl FromSqlValue for Vec<u8> {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         match value {
-            Value::Blob(bytes) => Ok(bytes.into_owned()),
-            other => Err(unexpected("bytes", &other)),
+            SqlValue::Blob(bytes) => Ok(bytes.into_owned()),
+            other => Err(unexpected_value_error("binary data", &other)),
         }
     }
 }
 
-impl<const N: usize> FromValue for [u8; N] {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl<const N: usize> FromSqlValue for [u8; N] {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         match &value {
-            Value::Blob(bytes) => Self::try_from(&**bytes)
+            SqlValue::Blob(bytes) => Self::try_from(&**bytes)
                 .map_err(|_| Error::Malformed(format!("{N} bytes are expected, not {}", bytes.len()))),
-            other => Err(unexpected("bytes", other)),
+            other => Err(unexpected_value_error("binary data", other)),
         }
     }
 }
 
-impl<T: FromValue> FromValue for Option<T> {
-    fn from_value(value: Value<'_>) -> Result<Self> {
+impl<T: FromSqlValue> FromSqlValue for Option<T> {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
         match value {
-            Value::Null => Ok(None),
+            SqlValue::Null => Ok(None),
             value => T::from_value(value).map(Some),
         }
     }
 }
 
-impl ToValue for str {
-    fn to_value(&self, _: Dialect) -> Value<'_> {
-        Value::Text(Cow::Borrowed(self))
+impl ToSqlValue for str {
+    fn to_value(&self, _: SqlDialect) -> SqlValue<'_> {
+        SqlValue::Text(Cow::Borrowed(self))
     }
 }
 
-impl ToValue for String {
-    fn to_value(&self, _: Dialect) -> Value<'_> {
-        Value::Text(Cow::Borrowed(self))
+impl ToSqlValue for String {
+    fn to_value(&self, _: SqlDialect) -> SqlValue<'_> {
+        SqlValue::Text(Cow::Borrowed(self))
     }
 }
 
-impl ToValue for [u8] {
-    fn to_value(&self, _: Dialect) -> Value<'_> {
-        Value::Blob(Cow::Borrowed(self))
+impl ToSqlValue for [u8] {
+    fn to_value(&self, _: SqlDialect) -> SqlValue<'_> {
+        SqlValue::Blob(Cow::Borrowed(self))
     }
 }
 
-impl ToValue for Vec<u8> {
-    fn to_value(&self, _: Dialect) -> Value<'_> {
-        Value::Blob(Cow::Borrowed(self))
+impl ToSqlValue for Vec<u8> {
+    fn to_value(&self, _: SqlDialect) -> SqlValue<'_> {
+        SqlValue::Blob(Cow::Borrowed(self))
     }
 }
 
-impl<const N: usize> ToValue for [u8; N] {
-    fn to_value(&self, _: Dialect) -> Value<'_> {
-        Value::Blob(Cow::Borrowed(self))
+impl<const N: usize> ToSqlValue for [u8; N] {
+    fn to_value(&self, _: SqlDialect) -> SqlValue<'_> {
+        SqlValue::Blob(Cow::Borrowed(self))
     }
 }
 
-impl<T: ToValue> ToValue for Option<T> {
-    fn to_value(&self, dialect: Dialect) -> Value<'_> {
-        self.as_ref().map_or(Value::Null, |value| value.to_value(dialect))
+impl<T: ToSqlValue> ToSqlValue for Option<T> {
+    fn to_value(&self, dialect: SqlDialect) -> SqlValue<'_> {
+        self.as_ref().map_or(SqlValue::Null, |value| value.to_value(dialect))
     }
 }
 
-impl<T: ToValue + ?Sized> ToValue for &T {
-    fn to_value(&self, dialect: Dialect) -> Value<'_> {
+impl<T: ToSqlValue + ?Sized> ToSqlValue for &T {
+    fn to_value(&self, dialect: SqlDialect) -> SqlValue<'_> {
         (**self).to_value(dialect)
     }
 }
 
-impl ToValue for Value<'_> {
-    fn to_value(&self, _: Dialect) -> Value<'_> {
+impl ToSqlValue for SqlValue<'_> {
+    fn to_value(&self, _: SqlDialect) -> SqlValue<'_> {
         match self {
-            Value::Null => Value::Null,
-            Value::Integer(number) => Value::Integer(*number),
-            Value::Real(number) => Value::Real(*number),
-            Value::Text(text) => Value::Text(Cow::Borrowed(text)),
-            Value::Blob(bytes) => Value::Blob(Cow::Borrowed(bytes)),
-            Value::Integers(numbers) => Value::Integers(Cow::Borrowed(numbers)),
-            Value::Texts(texts) => {
-                Value::Texts(texts.iter().map(|text| text.as_deref().map(Cow::Borrowed)).collect())
+            SqlValue::Null => SqlValue::Null,
+            SqlValue::Integer(number) => SqlValue::Integer(*number),
+            SqlValue::Real(number) => SqlValue::Real(*number),
+            SqlValue::Text(text) => SqlValue::Text(Cow::Borrowed(text)),
+            SqlValue::Blob(bytes) => SqlValue::Blob(Cow::Borrowed(bytes)),
+            SqlValue::Integers(numbers) => SqlValue::Integers(Cow::Borrowed(numbers)),
+            SqlValue::Texts(texts) => {
+                SqlValue::Texts(texts.iter().map(|text| text.as_deref().map(Cow::Borrowed)).collect())
             }
-            Value::Blobs(blobs) => {
-                Value::Blobs(blobs.iter().map(|bytes| bytes.as_deref().map(Cow::Borrowed)).collect())
+            SqlValue::Blobs(blobs) => {
+                SqlValue::Blobs(blobs.iter().map(|bytes| bytes.as_deref().map(Cow::Borrowed)).collect())
             }
         }
     }
 }
 
-/// Without parameters.
-impl Params for () {
-    fn values(&self, _: Dialect) -> Vec<Value<'_>> {
+/// The parameters of a statement without parameters.
+impl SqlParams for () {
+    fn values(&self, _: SqlDialect) -> Vec<SqlValue<'_>> {
         Vec::new()
     }
 }
 
-impl<T: ToValue, const N: usize> Params for [T; N] {
-    fn values(&self, dialect: Dialect) -> Vec<Value<'_>> {
+impl<T: ToSqlValue, const N: usize> SqlParams for [T; N] {
+    fn values(&self, dialect: SqlDialect) -> Vec<SqlValue<'_>> {
         self.iter().map(|value| value.to_value(dialect)).collect()
     }
 }
 
-impl<T: ToValue> Params for &[T] {
-    fn values(&self, dialect: Dialect) -> Vec<Value<'_>> {
+impl<T: ToSqlValue> SqlParams for &[T] {
+    fn values(&self, dialect: SqlDialect) -> Vec<SqlValue<'_>> {
         self.iter().map(|value| value.to_value(dialect)).collect()
     }
 }
 
-macro_rules! tuples {
-    ($($($name:ident $place:tt),+;)*) => { $(
-        impl<$($name: ToValue),+> Params for ($($name,)+) {
-            fn values(&self, dialect: Dialect) -> Vec<Value<'_>> {
-                vec![$(self.$place.to_value(dialect)),+]
+macro_rules! impl_sql_params_for_tuples {
+    ($($($name:ident $index:tt),+;)*) => { $(
+        impl<$($name: ToSqlValue),+> SqlParams for ($($name,)+) {
+            fn values(&self, dialect: SqlDialect) -> Vec<SqlValue<'_>> {
+                vec![$(self.$index.to_value(dialect)),+]
             }
         }
     )* };
 }
 
-tuples! {
+impl_sql_params_for_tuples! {
     A 0, B 1;
     A 0, B 1, C 2;
     A 0, B 1, C 2, D 3;

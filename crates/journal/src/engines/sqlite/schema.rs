@@ -1,21 +1,26 @@
-//! The schema's versions: which SQL leads to each, and bringing a database up to date. It holds no query.
+//! Schema migrations of the SQLite engine: the SQL of each version, and the application of pending migrations. It
+//! contains no queries of the tables.
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::faults::Place;
+use super::errors::DatabasePath;
 use crate::engines::sql;
 use crate::tables::search;
 use crate::{Error, Result};
 
-/// Marks a SQLite file as ours (`Segu` in ASCII), so that another program's database is never written to.
+/// The `application_id` that marks a SQLite file as a journal (`Segu` in ASCII), so that a database of another
+/// program is never written to.
 const APPLICATION_ID: i64 = 0x5365_6775;
 
+/// A step from one version of the schema to the next.
 struct Migration {
+    /// The name of the file, recorded in the database.
     name: &'static str,
+    /// The statements of the migration.
     sql: &'static str,
 }
 
-/// In order; the version of a schema is the number of migrations that made it.
+/// All migrations in order. The version of a schema is the number of migrations that were applied to it.
 const MIGRATIONS: &[Migration] = &[
     Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") },
     Migration { name: "0002_memory", sql: include_str!("migrations/0002_memory.sql") },
@@ -25,74 +30,80 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0006_words", sql: include_str!("migrations/0006_words.sql") },
 ];
 
-/// The version that emptied the search index.
-const INDEX_EMPTIED: u32 = 6;
+/// The version whose migration empties the search index, so that it has to be built again.
+const INDEX_RESET_VERSION: u32 = 6;
 
-/// The newest version this program knows.
-pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
+/// The newest version that this program knows.
+pub(crate) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// Brings the database to [`VERSION`]; several processes may do so at once.
+/// Migrates the database to [`SCHEMA_VERSION`]. Several processes may call it at once.
 ///
 /// # Errors
-/// [`Error::NewerSchema`] and, when the file belongs to another program, [`Error::Corrupt`].
-pub(crate) fn migrate(connection: &Connection, place: &Place) -> Result<()> {
-    if version(connection, place)? == VERSION {
+/// [`Error::NewerSchema`] if a later version of the program created the schema, and [`Error::Corrupt`] if the file
+/// belongs to another program.
+pub(crate) fn migrate(connection: &Connection, path: &DatabasePath) -> Result<()> {
+    if read_version(connection, path)? == SCHEMA_VERSION {
         return Ok(());
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let outcome = run_missing(connection, place);
+    let outcome = run_pending_migrations(connection, path);
     match outcome {
         Ok(()) => Ok(connection.execute_batch("COMMIT")?),
         Err(error) => {
-            // The transaction may have ended with the failure itself; either way nothing of it stays.
+            // SQLite may have ended the transaction because of the failure. In either case nothing is kept.
             let _ = connection.execute_batch("ROLLBACK");
             Err(error)
         }
     }
 }
 
-fn run_missing(connection: &Connection, place: &Place) -> Result<()> {
+/// Applies the missing migrations inside the open transaction.
+fn run_pending_migrations(connection: &Connection, path: &DatabasePath) -> Result<()> {
     // Another process may have migrated while this one waited for the lock.
-    let found = version(connection, place)?;
-    if found == 0 {
+    let version_before = read_version(connection, path)?;
+    if version_before == 0 {
         connection.execute_batch(
             "CREATE TABLE schema_migrations (
                 version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;",
         )?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
-    for (version, migration) in (1u32..).zip(MIGRATIONS).skip(found as usize) {
+    for (version, migration) in (1u32..).zip(MIGRATIONS).skip(version_before as usize) {
         connection.execute_batch(migration.sql)?;
         connection.execute(
             "INSERT INTO schema_migrations (version, name, checksum) VALUES (?1, ?2, ?3)",
             (version, migration.name, checksum(migration.sql)),
         )?;
     }
-    if found < INDEX_EMPTIED {
-        search::texts::index_all(&sql::Connection::Sqlite(connection))?;
+    if version_before < INDEX_RESET_VERSION {
+        search::document_index::index_all(&sql::SqlConnection::Sqlite(connection))?;
     }
-    connection.pragma_update(None, "user_version", VERSION)?;
+    connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     Ok(())
 }
 
-/// Returns the database's version; 0 for one without any table.
-pub(crate) fn version(connection: &Connection, place: &Place) -> Result<u32> {
+/// Returns the version of the database, or 0 if it has no tables.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the file belongs to another program, [`Error::NewerSchema`] if the version is later than
+/// [`SCHEMA_VERSION`].
+pub(crate) fn read_version(connection: &Connection, path: &DatabasePath) -> Result<u32> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let found = u32::try_from(number("user_version")?).unwrap_or(u32::MAX);
     let tables =
         connection.query_row("SELECT 1 FROM sqlite_schema LIMIT 1", [], |_| Ok(())).optional()?.is_some();
     if tables && number("application_id")? != APPLICATION_ID {
-        let reason = "it is a database of another program".to_owned();
-        return Err(Error::Corrupt { path: place.0.clone(), reason });
+        let reason = "the file is a database of another program".to_owned();
+        return Err(Error::Corrupt { path: path.0.clone(), reason });
     }
-    if found > VERSION {
-        return Err(Error::NewerSchema { path: place.0.clone(), found, known: VERSION });
+    if found > SCHEMA_VERSION {
+        return Err(Error::NewerSchema { path: path.0.clone(), found, known: SCHEMA_VERSION });
     }
     Ok(found)
 }
 
-/// Returns what differs between the migrations that made this database and those of this program.
-pub(crate) fn differences(connection: &Connection) -> Result<Vec<String>> {
+/// Returns descriptions of the differences between the recorded migrations and those of this program.
+pub(crate) fn migration_differences(connection: &Connection) -> Result<Vec<String>> {
     let mut statement =
         connection.prepare("SELECT version, name, checksum FROM schema_migrations ORDER BY version")?;
     let applied = statement
@@ -104,13 +115,15 @@ pub(crate) fn differences(connection: &Connection) -> Result<Vec<String>> {
     }
     for ((version, name, stored), migration) in applied.into_iter().zip(MIGRATIONS) {
         if name != migration.name || stored != checksum(migration.sql) {
-            problems.push(format!("migration {version} ({name}) is not the one this program knows"));
+            problems
+                .push(format!("migration {version} ({name}) differs from the one that this program knows"));
         }
     }
     Ok(problems)
 }
 
-/// FNV-1a: it tells an edited migration from the original; nobody is kept out by it.
+/// Returns the FNV-1a hash of a migration's SQL, to detect that a migration was edited. It is no protection against
+/// tampering.
 pub(crate) fn checksum(sql: &str) -> String {
     let hash = sql.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

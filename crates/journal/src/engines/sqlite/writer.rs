@@ -1,5 +1,5 @@
-//! The one thread that writes: it takes transactions from a bounded queue, commits many at once, and answers each
-//! only after the commit returned. It decides nothing about their content.
+//! The only thread that writes to a SQLite database. It takes transactions from a bounded queue, commits many of them
+//! at once, and sends each result only after the commit. It has no rules about their content.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,124 +7,147 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use super::faults::Place;
-use crate::engines::perform::perform;
+use super::errors::DatabasePath;
+use crate::engines::apply::apply_transaction;
 use crate::engines::sql;
-use crate::tables::search::{self, CatchUp, Pass};
-use crate::{Committed, Error, Result, Transaction};
+use crate::tables::search::{self, IndexBatchResult, IndexPass};
+use crate::{CommitReceipt, Error, Result, Transaction};
 
-/// Transactions one commit takes together.
+/// Maximum number of transactions in one commit.
 pub(crate) const GROUP_MAX: usize = 256;
-/// Transactions that may wait; more make their senders wait.
+/// Maximum number of queued transactions. When the queue is full, callers wait.
 pub(crate) const QUEUE_MAX: usize = 1_024;
-/// How long a commit waits for as many transactions as recent ones had. A sync takes several times as long.
-const GATHER_MAX: Duration = Duration::from_micros(100);
+/// Maximum time that a commit waits for as many transactions as recent commits had. It is short compared to a sync to
+/// disk, which takes several times as long.
+const GATHER_WAIT_MAX: Duration = Duration::from_micros(100);
 
-/// How often a transaction is begun anew while another process writes. The engine's own waiting tries ten times a second, and
-/// misses the moments between the transactions of one that writes without rest.
-const BEGIN_RETRY: Duration = Duration::from_millis(1);
-/// How long this process writes without rest. Then it leaves [`REST`] to the others, who would wait in vain otherwise.
-const WRITING_MAX: Duration = Duration::from_millis(100);
-/// A few tries of another process.
-const REST: Duration = Duration::from_millis(5);
+/// Delay between two attempts to begin a transaction while another process writes. SQLite's own busy handler tries
+/// ten times a second and misses the gaps between the transactions of a process that writes continuously.
+const BEGIN_RETRY_DELAY: Duration = Duration::from_millis(1);
+/// Maximum time that this process writes continuously. Then it pauses for [`YIELD_PAUSE`], because other processes
+/// could not begin a transaction otherwise.
+const WRITE_BURST_MAX: Duration = Duration::from_millis(100);
+/// Duration of a pause for other processes: enough for several of their attempts.
+const YIELD_PAUSE: Duration = Duration::from_millis(5);
 
-/// What part of the transactions expected is given up with each commit that had fewer.
+/// Divisor of the decay of the expected group size: a commit with fewer transactions reduces the expectation by an
+/// eighth.
 const EXPECTED_DECAY: usize = 8;
 
-/// A question that is to be answered on the writer's own connection.
-pub(crate) type Question = Box<dyn FnOnce(&Connection) + Send>;
+/// A query that is executed on the writer's own connection. It sends its result itself.
+pub(crate) type WriterQuery = Box<dyn FnOnce(&Connection) + Send>;
 
-/// What the writer is asked to do.
-pub(crate) enum Job {
-    Commit(Request),
+/// A job for the writer.
+pub(crate) enum WriterJob {
+    /// Commit a transaction.
+    Commit(CommitRequest),
+    /// Update the search index and report when it is complete.
     Index(oneshot::Sender<Result<()>>),
-    /// Answer a question (a database in memory has no other connection).
-    Ask(Question),
+    /// Execute a query. A database in memory has no other connection.
+    Query(WriterQuery),
 }
 
-/// A transaction and where its answer goes.
-pub(crate) struct Request {
+/// A transaction to commit, and the channel of its result.
+pub(crate) struct CommitRequest {
+    /// The transaction.
     pub(crate) transaction: Transaction,
-    pub(crate) reply: oneshot::Sender<Result<Committed>>,
+    /// Receives the result after the commit.
+    pub(crate) reply: oneshot::Sender<Result<CommitReceipt>>,
 }
 
-/// The writer's state; it lives on its own thread until the queue is closed and empty.
-pub(crate) struct Writer {
+/// The writer. It runs on its own thread until the queue is closed and empty.
+pub(crate) struct SqliteWriter {
+    /// The only connection that writes.
     connection: Connection,
-    place: Arc<Place>,
-    jobs: mpsc::Receiver<Job>,
-    /// A job that was taken from the queue while a group was gathered, and does not belong to it.
-    held: Option<Job>,
-    /// Who waits for the search index.
+    /// The path of the database, named in errors.
+    path: Arc<DatabasePath>,
+    /// The queue.
+    jobs: mpsc::Receiver<WriterJob>,
+    /// A job that ended the gathering of a group because it is not a commit. It is executed next.
+    deferred_job: Option<WriterJob>,
+    /// Callers that wait for the search index to be complete.
     index_waiters: Vec<oneshot::Sender<Result<()>>>,
-    /// Transactions that recent commits had.
-    expected: usize,
-    /// How long another process is waited for.
+    /// Number of transactions that the next commit is expected to have, estimated from recent commits.
+    expected_group: usize,
+    /// Maximum time to wait for another process.
     lock_wait: Duration,
-    /// Since when this one writes without rest, and when it was last at work.
-    writing: (Instant, Instant),
+    /// Start of the current burst of continuous writing, and end of the last job.
+    write_burst: (Instant, Instant),
 }
 
-impl Writer {
-    /// Returns a writer for `connection`, fed by `jobs`, that waits so long for other processes.
+impl SqliteWriter {
+    /// Returns a writer that takes its jobs from `jobs` and waits for other processes for at most `lock_wait`.
     pub(crate) fn new(
         connection: Connection,
-        place: Arc<Place>,
-        jobs: mpsc::Receiver<Job>,
+        path: Arc<DatabasePath>,
+        jobs: mpsc::Receiver<WriterJob>,
         lock_wait: Duration,
     ) -> Self {
-        let (index_waiters, writing) = (Vec::new(), (Instant::now(), Instant::now()));
-        Self { connection, place, jobs, held: None, index_waiters, expected: 0, lock_wait, writing }
+        let (index_waiters, write_burst) = (Vec::new(), (Instant::now(), Instant::now()));
+        Self {
+            connection,
+            path,
+            jobs,
+            deferred_job: None,
+            index_waiters,
+            expected_group: 0,
+            lock_wait,
+            write_burst,
+        }
     }
 
-    /// Works until the queue is closed and everything in it is done.
+    /// Executes jobs until the queue is closed and empty.
     pub(crate) fn run(mut self) {
-        while let Some(job) = self.next() {
-            self.rest();
+        while let Some(job) = self.next_job() {
+            self.yield_to_others();
             match job {
-                Some(Job::Commit(first)) => {
-                    let group = self.gather(first);
-                    self.expected = group.len().max(self.expected - self.expected.div_ceil(EXPECTED_DECAY));
+                Some(WriterJob::Commit(first)) => {
+                    let group = self.gather_group(first);
+                    self.expected_group =
+                        group.len().max(self.expected_group - self.expected_group.div_ceil(EXPECTED_DECAY));
                     self.commit_group(group);
                 }
-                Some(Job::Index(waiter)) => self.index_waiters.push(waiter),
-                Some(Job::Ask(question)) => question(&self.connection),
+                Some(WriterJob::Index(waiter)) => self.index_waiters.push(waiter),
+                Some(WriterJob::Query(query)) => query(&self.connection),
                 None => {}
             }
-            self.catch_up();
-            self.writing.1 = Instant::now();
+            self.update_index();
+            self.write_burst.1 = Instant::now();
         }
     }
 
-    /// Lets other processes begin what they have to write, if this one has written for long.
-    fn rest(&mut self) {
-        let (since, last) = self.writing;
-        if last.elapsed() < REST {
-            if since.elapsed() < WRITING_MAX {
+    /// Pauses for other processes if this process has been writing continuously for [`WRITE_BURST_MAX`].
+    fn yield_to_others(&mut self) {
+        let (since, last) = self.write_burst;
+        if last.elapsed() < YIELD_PAUSE {
+            if since.elapsed() < WRITE_BURST_MAX {
                 return;
             }
-            std::thread::sleep(REST);
+            std::thread::sleep(YIELD_PAUSE);
         }
-        self.writing.0 = Instant::now();
+        self.write_burst.0 = Instant::now();
     }
 
-    /// Begins a transaction once no other process is in the middle of one.
-    fn begin(&self) -> rusqlite::Result<()> {
+    /// Begins a transaction. Waits while another process has a write transaction open, for at most the lock wait.
+    fn begin_transaction(&self) -> rusqlite::Result<()> {
         let deadline = Instant::now() + self.lock_wait;
         self.connection.busy_timeout(Duration::ZERO)?;
-        let begun = loop {
-            match run(&self.connection, "BEGIN IMMEDIATE") {
-                Err(error) if is_busy(&error) && Instant::now() < deadline => std::thread::sleep(BEGIN_RETRY),
+        let result = loop {
+            match execute_sql(&self.connection, "BEGIN IMMEDIATE") {
+                Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                    std::thread::sleep(BEGIN_RETRY_DELAY)
+                }
                 outcome => break outcome,
             }
         };
         self.connection.busy_timeout(self.lock_wait)?;
-        begun
+        result
     }
 
-    /// Returns the next job; `Some(None)` when there is none but the index is behind, `None` at the end.
-    fn next(&mut self) -> Option<Option<Job>> {
-        if let Some(job) = self.held.take() {
+    /// Returns the next job. `Some(None)` means that the queue is empty but the index is incomplete; `None` means
+    /// that the queue is closed.
+    fn next_job(&mut self) -> Option<Option<WriterJob>> {
+        if let Some(job) = self.deferred_job.take() {
             return Some(Some(job));
         }
         if self.index_waiters.is_empty() {
@@ -133,19 +156,20 @@ impl Writer {
         Some(self.jobs.try_recv().ok())
     }
 
-    /// Returns `first` and what else waits. Senders that were just answered need a moment to send again, and a
-    /// group of half the size costs as long a sync.
-    fn gather(&mut self, first: Request) -> Vec<Request> {
+    /// Returns `first` together with further queued commits. Callers that just received a result need a moment to
+    /// send their next transaction, and a group of half the size costs the same sync, so it waits for up to
+    /// [`GATHER_WAIT_MAX`].
+    fn gather_group(&mut self, first: CommitRequest) -> Vec<CommitRequest> {
         let mut group = vec![first];
-        let deadline = Instant::now() + GATHER_MAX;
+        let deadline = Instant::now() + GATHER_WAIT_MAX;
         while group.len() < GROUP_MAX {
             match self.jobs.try_recv() {
-                Ok(Job::Commit(request)) => group.push(request),
+                Ok(WriterJob::Commit(request)) => group.push(request),
                 Ok(other) => {
-                    self.held = Some(other);
+                    self.deferred_job = Some(other);
                     break;
                 }
-                Err(_) if group.len() < self.expected && Instant::now() < deadline => {
+                Err(_) if group.len() < self.expected_group && Instant::now() < deadline => {
                     std::thread::yield_now()
                 }
                 Err(_) => break,
@@ -154,106 +178,117 @@ impl Writer {
         group
     }
 
-    fn commit_group(&self, group: Vec<Request>) {
+    /// Commits a group and sends the results.
+    fn commit_group(&self, group: Vec<CommitRequest>) {
         let (transactions, replies): (Vec<_>, Vec<_>) =
             group.into_iter().map(|request| (request.transaction, request.reply)).unzip();
         let outcomes = match self.perform_group(&transactions) {
             Ok(outcomes) => outcomes,
-            Err(engine) => replies.iter().map(|_| Err(self.place.fault(&engine))).collect(),
+            Err(error) => replies.iter().map(|_| Err(self.path.convert_error(&error))).collect(),
         };
         for (reply, outcome) in replies.into_iter().zip(outcomes) {
-            // Whoever does not wait any longer does not need the answer.
-            let _ = reply.send(outcome.map_err(|error| self.place.explain(error)));
+            // The send fails if the caller was dropped. Then nobody needs the result.
+            let _ = reply.send(outcome.map_err(|error| self.path.classify_error(error)));
         }
     }
 
-    /// Performs the transactions in one of the engine's. When one of them fails, all are performed once more, each
-    /// able to fail alone: the savepoints this takes copy every page that changes, too much for the usual case.
-    fn perform_group(&self, group: &[Transaction]) -> rusqlite::Result<Vec<Result<Committed>>> {
-        let together = self.in_transaction(|| {
+    /// Executes all transactions of a group in one SQLite transaction. If one of them fails, all are executed again
+    /// with a savepoint each, so that each can fail on its own. Savepoints are not used at first because they copy
+    /// every page that changes.
+    fn perform_group(&self, group: &[Transaction]) -> rusqlite::Result<Vec<Result<CommitReceipt>>> {
+        let combined = self.in_transaction(|| {
             Ok(group
                 .iter()
-                .map(|transaction| perform(&sql::Connection::Sqlite(&self.connection), transaction))
+                .map(|transaction| {
+                    apply_transaction(&sql::SqlConnection::Sqlite(&self.connection), transaction)
+                })
                 .collect::<Result<Vec<_>>>())
         })?;
-        match (together, group) {
-            (Ok(committed), _) => Ok(committed.into_iter().map(Ok).collect()),
+        match (combined, group) {
+            (Ok(receipts), _) => Ok(receipts.into_iter().map(Ok).collect()),
             (Err(error), [_]) => Ok(vec![Err(error)]),
             (Err(_), _) => self
                 .in_transaction(|| {
-                    let alone = group.iter().map(|transaction| self.perform_alone(transaction));
-                    Ok(Ok(alone.collect::<rusqlite::Result<Vec<_>>>()?))
+                    let results = group.iter().map(|transaction| self.perform_alone(transaction));
+                    Ok(Ok(results.collect::<rusqlite::Result<Vec<_>>>()?))
                 })?
-                .map_err(engine_failure),
+                .map_err(to_engine_error),
         }
     }
 
-    /// Commits what `work` does if it returns `Ok(Ok(..))`, and undoes it otherwise.
+    /// Runs `work` in a SQLite transaction. Commits if `work` returns `Ok(Ok(..))`, and rolls back otherwise. The
+    /// outer error is one of SQLite itself, the inner error one of the work.
     fn in_transaction<T>(
         &self,
         work: impl FnOnce() -> rusqlite::Result<Result<T>>,
     ) -> rusqlite::Result<Result<T>> {
-        self.begin()?;
+        self.begin_transaction()?;
         let outcome = match work() {
-            Ok(Ok(done)) => run(&self.connection, "COMMIT").map(|()| Ok(done)),
+            Ok(Ok(value)) => execute_sql(&self.connection, "COMMIT").map(|()| Ok(value)),
             failed => failed,
         };
         if !matches!(outcome, Ok(Ok(_))) && !self.connection.is_autocommit() {
-            run(&self.connection, "ROLLBACK")?;
+            execute_sql(&self.connection, "ROLLBACK")?;
         }
         outcome
     }
 
-    fn perform_alone(&self, transaction: &Transaction) -> rusqlite::Result<Result<Committed>> {
-        run(&self.connection, "SAVEPOINT request")?;
-        let outcome = perform(&sql::Connection::Sqlite(&self.connection), transaction);
+    /// Executes a transaction with a savepoint, and rolls back to the savepoint if it fails.
+    fn perform_alone(&self, transaction: &Transaction) -> rusqlite::Result<Result<CommitReceipt>> {
+        execute_sql(&self.connection, "SAVEPOINT request")?;
+        let outcome = apply_transaction(&sql::SqlConnection::Sqlite(&self.connection), transaction);
         if self.connection.is_autocommit() {
-            // The engine gave up everything, as it does when the disk is full: the others of the group failed too.
-            return Err(outcome.err().map_or(rusqlite::Error::InvalidQuery, engine_failure));
+            // SQLite rolled back the whole transaction, as it does when the disk is full. The other transactions of
+            // the group have failed too.
+            return Err(outcome.err().map_or(rusqlite::Error::InvalidQuery, to_engine_error));
         }
         if outcome.is_err() {
-            run(&self.connection, "ROLLBACK TO request")?;
+            execute_sql(&self.connection, "ROLLBACK TO request")?;
         }
-        run(&self.connection, "RELEASE request")?;
+        execute_sql(&self.connection, "RELEASE request")?;
         Ok(outcome)
     }
 
-    /// Indexes one batch, and answers who waits when nothing is left or it failed.
-    fn catch_up(&mut self) {
+    /// Indexes one batch. If the index is complete or the batch failed, sends the result to all waiting callers.
+    fn update_index(&mut self) {
         if self.index_waiters.is_empty() {
             return;
         }
         let outcome = self.index_batch();
-        if matches!(outcome, Ok(CatchUp::Unfinished(_))) {
+        if matches!(outcome, Ok(IndexBatchResult::Unfinished(_))) {
             return;
         }
         let failure = outcome.err();
         for waiter in self.index_waiters.drain(..) {
-            let _ = waiter.send(failure.as_ref().map_or(Ok(()), |engine| Err(self.place.fault(engine))));
+            let _ = waiter.send(failure.as_ref().map_or(Ok(()), |error| Err(self.path.convert_error(error))));
         }
     }
 
-    fn index_batch(&self) -> rusqlite::Result<CatchUp> {
-        // Whoever came to wait meanwhile is answered with the others, so that it begins at the first thread each time.
+    /// Indexes one batch of rows in a transaction.
+    fn index_batch(&self) -> rusqlite::Result<IndexBatchResult> {
+        // Each batch starts at the first thread, because callers that joined meanwhile receive the same result as the
+        // others.
         self.in_transaction(|| {
-            Ok(search::index_batch(&sql::Connection::Sqlite(&self.connection), Pass::default()))
+            Ok(search::index_batch(&sql::SqlConnection::Sqlite(&self.connection), IndexPass::default()))
         })?
-        .map_err(engine_failure)
+        .map_err(to_engine_error)
     }
 }
 
-/// Returns what the engine reported, or a stand-in that keeps the message of a failure of another kind.
-fn engine_failure(error: Error) -> rusqlite::Error {
+/// Returns the SQLite error of a failure. An error of another kind is wrapped, so that its message is kept.
+fn to_engine_error(error: Error) -> rusqlite::Error {
     match error {
-        Error::Sqlite(engine) => engine,
+        Error::Sqlite(error) => error,
         other => rusqlite::Error::ToSqlConversionFailure(Box::new(other)),
     }
 }
 
+/// Returns whether another process holds a lock.
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+/// Executes a cached statement without parameters.
+fn execute_sql(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }

@@ -1,24 +1,25 @@
-//! Medium-term memory: the summaries, and which turns of which threads each stands for. When turns become a summary,
-//! and what is written into it, is not decided here; how one goes is in `dissolving`.
+//! Medium-term memory: summaries, and the messages that each of them summarizes. The `memory` crate decides when
+//! messages are summarized and writes the text; `summary_removal` removes summaries. The tables call a logged message
+//! a turn.
 
-use crate::engines::sql::{Connection, Dialect, Row};
+use crate::engines::sql::{SqlConnection, SqlDialect, SqlRow};
 use protocol::{MediumTermSummary, Seq, ThreadId};
 
 use super::items;
-use crate::owned::owner_name;
-use crate::tables::columns::{count, integer, stored, stored_option, time};
-use crate::tables::events::{MARKER_EVENTS, rewinds};
+use crate::ownership::owner_name;
+use crate::tables::columns::{encode_counter, encode_time, read_column, read_counter, read_optional_column};
+use crate::tables::events::{CONTEXT_CHANGE_EVENTS, rewinds};
 use crate::tables::{runs, search, threads};
-use crate::{Error, MemoryCounts, Planned, Result, StoredSummary, SummaryQuery, Transfer};
+use crate::{Error, MemoryCounts, Result, StoredSummary, SummaryQuery, ThreadVersion, TurnSummarization};
 
-/// Archives what is left of a window of turns: of the agent `$2` those with the indexes `$3` to `$4`.
-const ARCHIVE: &str = "UPDATE turns SET archived = 1, summary_key = $1
+/// Archives the active messages of the agent `$2` with indexes from `$3` to `$4` under the summary `$1`.
+const ARCHIVE_TURNS_SQL: &str = "UPDATE turns SET archived = 1, summary_key = $1
     WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = $2)
       AND turn_index BETWEEN $3 AND $4 AND archived = 0";
 
-/// The same of the thread `$5` alone, whose turns are found through its events: between them there may be any number of
-/// turns of other threads.
-fn archive_of_thread(dialect: Dialect) -> String {
+/// Returns the same statement for the thread `$5` only. It finds the messages through the events of the thread,
+/// because any number of messages of other threads can lie between them.
+fn archive_thread_turns_sql(dialect: SqlDialect) -> String {
     format!("UPDATE turns SET archived = 1, summary_key = $1
     WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = $2)
       AND {} BETWEEN $3 AND $4 AND archived = 0 AND turn_index IN (
@@ -29,75 +30,97 @@ fn archive_of_thread(dialect: Dialect) -> String {
                                WHERE a.agent_id = $2), 0)
           AND e.seq <= coalesce((SELECT l.seq FROM agents a JOIN turns t ON t.agent_key = a.agent_key AND t.turn_index = $4
                                JOIN events l ON l.event_row = t.event_row AND l.thread_key = $5
-                               WHERE a.agent_id = $2), 4294967295))", dialect.unindexed("turn_index"))
+                               WHERE a.agent_id = $2), 4294967295))", dialect.without_index("turn_index"))
 }
 
-/// Notes the threads of the turns that the summary `$1` stands for.
-const NOTE_THREADS: &str = "INSERT INTO summary_threads (thread_key, last_seq, summary_key)
+/// Records the threads of the messages that the summary `$1` covers, with the last seq in each.
+const RECORD_THREADS_SQL: &str = "INSERT INTO summary_threads (thread_key, last_seq, summary_key)
     SELECT e.thread_key, max(e.seq), $1 FROM turns t CROSS JOIN events e
     WHERE e.event_row = t.event_row AND t.summary_key = $1 GROUP BY e.thread_key";
 
-/// Stores a summary and archives its turns.
-pub(crate) fn transfer(db: &Connection, transfer: &Transfer) -> Result<()> {
-    if transfer.turns == 0 {
-        return Err(Error::Invalid { what: "a window of turns", reason: "it is empty".to_owned() });
+/// Stores a summary and archives its messages.
+///
+/// # Errors
+/// [`Error::Conflict`] if the messages or the context of a thread have changed since the summary was planned,
+/// [`Error::Busy`] if a run of one of the threads is active.
+pub(crate) fn summarize_turns(db: &SqlConnection, summarization: &TurnSummarization) -> Result<()> {
+    if summarization.turns == 0 {
+        let reason = "the range contains no message".to_owned();
+        return Err(Error::InvalidRequest { what: "messages to summarize", reason });
     }
-    let differs = || Error::Differs { what: "window of turns", id: transfer.summary.id.to_string() };
-    let mut thread_keys = Vec::with_capacity(transfer.threads.len());
-    for Planned { thread_id, last_seq } in &transfer.threads {
-        let key = living(db, *thread_id, &transfer.summary)?.ok_or_else(differs)?;
-        if let Some(run_id) = runs::active_run_of(db, key)? {
+    let conflict =
+        || Error::Conflict { what: "message range of summary", id: summarization.summary.id.to_string() };
+    let mut thread_keys = Vec::with_capacity(summarization.thread_versions.len());
+    for ThreadVersion { thread_id, last_seq } in &summarization.thread_versions {
+        let key = existing_thread_key(db, *thread_id, &summarization.summary)?.ok_or_else(conflict)?;
+        if let Some(run_id) = runs::active_run_id(db, key)? {
             return Err(Error::Busy { thread_id: *thread_id, run_id });
         }
-        if has_changed(db, key, *last_seq)? {
-            return Err(differs());
+        if has_context_changed(db, key, *last_seq)? {
+            return Err(conflict());
         }
         thread_keys.push(key);
     }
-    let scope = match transfer.thread_id {
-        Some(thread_id) => Some(living(db, thread_id, &transfer.summary)?.ok_or_else(differs)?),
+    let thread_key = match summarization.thread_id {
+        Some(thread_id) => {
+            Some(existing_thread_key(db, thread_id, &summarization.summary)?.ok_or_else(conflict)?)
+        }
         None => None,
     };
-    let key = insert(db, &transfer.summary)?.ok_or_else(differs)?;
-    let archived = archive(db, &transfer.summary, key, scope)?;
-    let are_those_given = note_threads(db, key)?.iter().all(|found| thread_keys.contains(found));
-    if archived != transfer.turns || !are_those_given {
-        return Err(differs());
+    let key = insert_summary(db, &summarization.summary)?.ok_or_else(conflict)?;
+    let archived = archive_turns(db, &summarization.summary, key, thread_key)?;
+    let are_threads_expected = record_threads(db, key)?.iter().all(|key| thread_keys.contains(key));
+    if archived != summarization.turns || !are_threads_expected {
+        return Err(conflict());
     }
-    complete(db, key, archived)?;
-    search::texts::put(db, search::texts::Kind::Summary, key, &transfer.summary.summary_text)
+    store_turn_count(db, key, archived)?;
+    search::document_index::index_document(
+        db,
+        search::document_index::DocumentKind::Summary,
+        key,
+        &summarization.summary.summary_text,
+    )
 }
 
-/// Fails unless the thread's context is as it was then, but for what was said since.
-pub(crate) fn expect(db: &Connection, planned: Planned) -> Result<()> {
-    let Planned { thread_id, last_seq } = planned;
-    match has_changed(db, threads::head(db, thread_id)?.key, last_seq)? {
-        true => Err(Error::Differs { what: "context of the thread", id: thread_id.to_string() }),
+/// Fails with [`Error::Conflict`] if the context of a thread has changed since a given version, other than by further
+/// messages.
+pub(crate) fn expect_unchanged_context(db: &SqlConnection, version: ThreadVersion) -> Result<()> {
+    let ThreadVersion { thread_id, last_seq } = version;
+    match has_context_changed(db, threads::load_head(db, thread_id)?.key, last_seq)? {
+        true => Err(Error::Conflict { what: "context of the thread", id: thread_id.to_string() }),
         false => Ok(()),
     }
 }
 
-/// Returns whether the thread's context became another one since its last seq was that: by more than what was said.
-fn has_changed(db: &Connection, key: i64, last_seq: Seq) -> Result<bool> {
-    let is_marked = db.prepare(&changed_sql())?.exists((key, integer(last_seq)))?;
-    Ok(is_marked || rewinds::reaches(db, key, last_seq)?)
+/// Returns whether the context of a thread has changed after `last_seq`, other than by further messages: by a
+/// compaction, by archived or restored messages, or by a rewind.
+fn has_context_changed(db: &SqlConnection, key: i64, last_seq: Seq) -> Result<bool> {
+    let has_change_event = db.prepare(&context_changed_sql())?.exists((key, encode_counter(last_seq)))?;
+    Ok(has_change_event || rewinds::has_superseded_from(db, key, last_seq)?)
 }
 
-fn changed_sql() -> String {
-    format!("SELECT 1 FROM events e WHERE e.thread_key = $1 AND e.seq > $2 AND {MARKER_EVENTS} LIMIT 1")
+/// Returns the statement that finds an event after `$2` that changed the context of the thread `$1`.
+fn context_changed_sql() -> String {
+    format!(
+        "SELECT 1 FROM events e WHERE e.thread_key = $1 AND e.seq > $2 AND {CONTEXT_CHANGE_EVENTS} LIMIT 1"
+    )
 }
 
-/// Returns the key of the thread if it is there and the agent's.
-fn living(db: &Connection, thread_id: ThreadId, summary: &MediumTermSummary) -> Result<Option<i64>> {
+/// Returns the key of a thread if it exists and belongs to the agent of the summary.
+fn existing_thread_key(
+    db: &SqlConnection,
+    thread_id: ThreadId,
+    summary: &MediumTermSummary,
+) -> Result<Option<i64>> {
     db.prepare(
         "SELECT thread_key FROM thread_heads
          WHERE thread_id = $1 AND assistant_id = $2 AND updated_at IS NOT NULL",
     )?
-    .find((thread_id.to_string(), summary.agent_id.as_str()), |row| row.get(0))
+    .query_optional((thread_id.to_string(), summary.agent_id.as_str()), |row| row.get(0))
 }
 
-/// Returns the summary's key; `None` when one with its id is there.
-fn insert(db: &Connection, summary: &MediumTermSummary) -> Result<Option<i64>> {
+/// Inserts a summary and returns its key, or `None` if a summary with this id exists.
+fn insert_summary(db: &SqlConnection, summary: &MediumTermSummary) -> Result<Option<i64>> {
     let id = summary.id.to_string();
     let inserted = db
         .prepare(
@@ -109,9 +132,9 @@ fn insert(db: &Connection, summary: &MediumTermSummary) -> Result<Option<i64>> {
             &id,
             summary.agent_id.as_str(),
             &summary.summary_text,
-            integer(summary.turn_range_start),
-            integer(summary.turn_range_end),
-            time(summary.created_at),
+            encode_counter(summary.turn_range_start),
+            encode_counter(summary.turn_range_end),
+            encode_time(summary.created_at),
         ))?;
     if inserted == 0 {
         return Ok(None);
@@ -121,54 +144,61 @@ fn insert(db: &Connection, summary: &MediumTermSummary) -> Result<Option<i64>> {
         .map(Some)
 }
 
-/// Archives the turns that are left of the window in one statement, and returns how many there were.
-fn archive(db: &Connection, summary: &MediumTermSummary, key: i64, thread_key: Option<i64>) -> Result<u64> {
+/// Archives the active messages of a summary in one statement, and returns their number.
+fn archive_turns(
+    db: &SqlConnection,
+    summary: &MediumTermSummary,
+    key: i64,
+    thread_key: Option<i64>,
+) -> Result<u64> {
     let agent_id = summary.agent_id.as_str();
-    let (first, last) = (integer(summary.turn_range_start), integer(summary.turn_range_end));
+    let (first, last) = (encode_counter(summary.turn_range_start), encode_counter(summary.turn_range_end));
     let archived = match thread_key {
-        Some(thread_key) => {
-            db.prepare(&archive_of_thread(db.dialect()))?.execute((key, agent_id, first, last, thread_key))?
-        }
-        None => db.prepare(ARCHIVE)?.execute((key, agent_id, first, last))?,
+        Some(thread_key) => db
+            .prepare(&archive_thread_turns_sql(db.dialect()))?
+            .execute((key, agent_id, first, last, thread_key))?,
+        None => db.prepare(ARCHIVE_TURNS_SQL)?.execute((key, agent_id, first, last))?,
     };
     Ok(archived as u64)
 }
 
-/// Notes which threads the summary tells of, and returns their keys.
-fn note_threads(db: &Connection, key: i64) -> Result<Vec<i64>> {
-    db.prepare(NOTE_THREADS)?.send([key])?;
+/// Records the threads of a summary's messages, and returns their keys.
+fn record_threads(db: &SqlConnection, key: i64) -> Result<Vec<i64>> {
+    db.prepare(RECORD_THREADS_SQL)?.execute_deferred([key])?;
     let mut statement = db.prepare("SELECT thread_key FROM summary_threads WHERE summary_key = $1")?;
     statement.query_map([key], |row| row.get(0))
 }
 
-fn complete(db: &Connection, key: i64, turns: u64) -> Result<()> {
+/// Stores the number of a summary's messages, and the thread of the first of them.
+fn store_turn_count(db: &SqlConnection, key: i64, turns: u64) -> Result<()> {
     db.prepare(
         "UPDATE summaries SET turn_count = $2, thread_key = (
              SELECT e.thread_key FROM turns t CROSS JOIN events e
              WHERE e.event_row = t.event_row AND t.summary_key = $1 ORDER BY t.turn_index LIMIT 1)
          WHERE summary_key = $1",
     )?
-    .send((key, integer(turns)))
+    .execute_deferred((key, encode_counter(turns)))
 }
 
-/// Returns summaries, newest first.
-pub(crate) fn list(db: &Connection, query: &SummaryQuery) -> Result<Vec<StoredSummary>> {
-    let except = match query.except_thread {
-        Some(thread_id) => threads::key(db, thread_id)?,
+/// Returns a page of the summaries of an agent, newest first.
+pub(crate) fn list(db: &SqlConnection, query: &SummaryQuery) -> Result<Vec<StoredSummary>> {
+    let excluded_thread = match query.except_thread {
+        Some(thread_id) => threads::thread_key(db, thread_id)?,
         None => None,
     };
-    let mut statement = db.prepare(LIST)?;
-    let (limit, offset) = (integer(query.limit as u64), integer(query.offset as u64));
-    statement.query_map((query.agent_id.as_str(), except, limit, offset), |row| {
+    let mut statement = db.prepare(LIST_SQL)?;
+    let (limit, offset) = (encode_counter(query.limit as u64), encode_counter(query.offset as u64));
+    statement.query_map((query.agent_id.as_str(), excluded_thread, limit, offset), |row| {
         Ok(StoredSummary {
-            summary: read(row)?,
-            thread_id: stored_option(row, "thread_id")?,
-            turns: count(row, "turn_count")?,
+            summary: read_summary(row)?,
+            thread_id: read_optional_column(row, "thread_id")?,
+            turns: read_counter(row, "turn_count")?,
         })
     })
 }
 
-const LIST: &str =
+/// Selects a page of the summaries of the agent `$1`, without those of the thread `$2`.
+const LIST_SQL: &str =
     "SELECT m.id, m.agent_id, m.summary_text, m.turn_range_start, m.turn_range_end, m.created_at,
         s.turn_count, (SELECT h.thread_id FROM thread_heads h WHERE h.thread_key = s.thread_key) AS thread_id
     FROM medium_term_memory m CROSS JOIN summaries s
@@ -176,21 +206,22 @@ const LIST: &str =
         SELECT 1 FROM summary_threads o WHERE o.summary_key = s.summary_key AND o.thread_key = $2))
     ORDER BY m.created_at DESC, m.id DESC LIMIT $3 OFFSET $4";
 
-fn read(row: &Row<'_>) -> Result<MediumTermSummary> {
+/// Reads a summary from a row.
+fn read_summary(row: &SqlRow<'_>) -> Result<MediumTermSummary> {
     Ok(MediumTermSummary {
-        id: stored(row, "id")?,
-        agent_id: stored(row, "agent_id")?,
+        id: read_column(row, "id")?,
+        agent_id: read_column(row, "agent_id")?,
         summary_text: row.get("summary_text")?,
-        turn_range_start: count(row, "turn_range_start")?,
-        turn_range_end: count(row, "turn_range_end")?,
-        created_at: stored(row, "created_at")?,
+        turn_range_start: read_counter(row, "turn_range_start")?,
+        turn_range_end: read_counter(row, "turn_range_end")?,
+        created_at: read_column(row, "created_at")?,
     })
 }
 
-/// Counts an agent's turns and summaries, and the items of its owner.
-pub(crate) fn counts(db: &Connection, agent_id: &str) -> Result<MemoryCounts> {
+/// Returns the numbers of an agent's messages and summaries, and of the items of its owner.
+pub(crate) fn memory_counts(db: &SqlConnection, agent_id: &str) -> Result<MemoryCounts> {
     let owner = owner_name(agent_id);
-    let (first, end) = items::bounds(owner);
+    let (first, end) = items::owner_namespace_bounds(owner);
     db.prepare(
         "SELECT count(*) FILTER (WHERE t.archived = 0) AS active,
              count(*) FILTER (WHERE t.summary_key IS NOT NULL) AS summarised,
@@ -201,11 +232,11 @@ pub(crate) fn counts(db: &Connection, agent_id: &str) -> Result<MemoryCounts> {
     )?
     .query_row((agent_id, first, end, !owner.is_empty()), |row| {
         Ok(MemoryCounts {
-            active_turns: count(row, "active")?,
-            summarised_turns: count(row, "summarised")?,
-            withdrawn_turns: count(row, "withdrawn")?,
-            summaries: count(row, "summaries")?,
-            items: count(row, "items")?,
+            active_turns: read_counter(row, "active")?,
+            summarised_turns: read_counter(row, "summarised")?,
+            rewound_turns: read_counter(row, "withdrawn")?,
+            summaries: read_counter(row, "summaries")?,
+            items: read_counter(row, "items")?,
         })
     })
 }

@@ -1,39 +1,40 @@
-//! Taking runs that nobody works on: cut off with their process, or waiting for one that is gone. What is done with them is
-//! not known here.
+//! Claiming of unowned runs: running runs whose process is gone, and queued runs whose process is gone. The caller
+//! decides what happens with them.
 
 use protocol::{Run, RunId, RunStatus};
 
-use super::{COLUMNS, read};
-use crate::engines::sql::{Connection, Dialect, ToValue};
-use crate::tables::columns::{instant, integer};
-use crate::{Claim, Result, Unclaimed};
+use super::{COLUMNS, read_run};
+use crate::engines::sql::{SqlConnection, SqlDialect, ToSqlValue};
+use crate::tables::columns::{compact_timestamp, encode_counter};
+use crate::{Result, RunClaim, UnclaimedRunsQuery};
 
-/// Returns runs that nobody works on, oldest first. Those in the threads of sub-agents belong to whoever called these.
-pub(crate) fn unclaimed(db: &Connection, query: &Unclaimed) -> Result<Vec<Run>> {
-    let (now, limit) = (instant(query.now), integer(query.limit as u64));
-    let mut parameters: Vec<&dyn ToValue> = vec![&now, &limit];
-    parameters.extend(query.gone.iter().map(|owner| owner as &dyn ToValue));
-    let gone = placeholders(3, query.gone.len());
+/// Returns unowned runs, oldest first. Runs in threads of sub-agents are left out, because the run that started the
+/// sub-agent resumes them.
+pub(crate) fn list_unclaimed(db: &SqlConnection, query: &UnclaimedRunsQuery) -> Result<Vec<Run>> {
+    let (now, limit) = (compact_timestamp(query.now), encode_counter(query.limit as u64));
+    let mut parameters: Vec<&dyn ToSqlValue> = vec![&now, &limit];
+    parameters.extend(query.dead_owners.iter().map(|owner| owner as &dyn ToSqlValue));
+    let dead_owners = placeholders(3, query.dead_owners.len());
     let mut runs = Vec::new();
     for status in [RunStatus::Running, RunStatus::Pending] {
         let sql = format!(
             "SELECT {COLUMNS} FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
              WHERE {} AND h.in_subagent = 0 ORDER BY r.created_at, r.run_id LIMIT $2",
-            is_nobodys(status, &gone)
+            unclaimed_condition(status, &dead_owners)
         );
-        runs.extend(db.prepare(&sql)?.query_map(parameters.as_slice(), read)?);
+        runs.extend(db.prepare(&sql)?.query_map(parameters.as_slice(), read_run)?);
     }
     Ok(runs)
 }
 
-/// Takes those of the runs that nobody works on still; returns them as they were. One that somebody else is taking is passed
-/// over.
-pub(crate) fn claim(db: &Connection, claim: &Claim) -> Result<Vec<Run>> {
-    let (now, lease_until) = (instant(claim.now), instant(claim.lease_until));
-    let gone = placeholders(3, claim.gone.len());
+/// Claims those of the runs that are still unowned, and returns them as they were before. Runs that another process
+/// is claiming are skipped.
+pub(crate) fn claim_runs(db: &SqlConnection, claim: &RunClaim) -> Result<Vec<Run>> {
+    let (now, lease_until) = (compact_timestamp(claim.now), compact_timestamp(claim.lease_until));
+    let dead_owners = placeholders(3, claim.dead_owners.len());
     let lock = match db.dialect() {
-        Dialect::Sqlite => "",
-        Dialect::Postgres => " FOR UPDATE OF r SKIP LOCKED",
+        SqlDialect::Sqlite => "",
+        SqlDialect::Postgres => " FOR UPDATE OF r SKIP LOCKED",
     };
     let mut claimed = Vec::new();
     for run_id in &claim.run_ids {
@@ -41,17 +42,17 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> Result<Vec<Run>> {
             let id: &RunId = run_id;
             let id = id.uuid();
             let bytes = id.as_bytes();
-            let mut parameters: Vec<&dyn ToValue> = vec![&now, bytes];
-            parameters.extend(claim.gone.iter().map(|owner| owner as &dyn ToValue));
+            let mut parameters: Vec<&dyn ToSqlValue> = vec![&now, bytes];
+            parameters.extend(claim.dead_owners.iter().map(|owner| owner as &dyn ToSqlValue));
             let sql = format!(
                 "SELECT {COLUMNS} FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
                  WHERE r.run_id = $2 AND {}{lock}",
-                is_nobodys(status, &gone)
+                unclaimed_condition(status, &dead_owners)
             );
-            let Some(run) = db.prepare(&sql)?.find(parameters.as_slice(), read)? else {
+            let Some(run) = db.prepare(&sql)?.query_optional(parameters.as_slice(), read_run)? else {
                 continue;
             };
-            // One that waits has no lease.
+            // A queued run has no lease.
             let lease_until = Some(&lease_until).filter(|_| status == RunStatus::Running);
             db.execute(
                 "UPDATE runs SET lease_owner = $2, lease_until = $3 WHERE run_id = $1",
@@ -63,27 +64,28 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> Result<Vec<Run>> {
     Ok(claimed)
 }
 
-/// Gives up the runs that wait for a process.
-pub(crate) fn release(db: &Connection, owner: &str) -> Result<()> {
+/// Removes the owner of all runs that are queued for a process.
+pub(crate) fn release_runs(db: &SqlConnection, owner: &str) -> Result<()> {
     let sql = "UPDATE runs SET lease_owner = NULL WHERE status = 'pending' AND lease_owner = $1";
     db.execute(sql, [owner])?;
     Ok(())
 }
 
-/// Returns the condition that nobody works on a run of that status: `$1` is the present. The status is in it, as the engine
-/// finds the rows through an index of their own only when it knows it.
-fn is_nobodys(status: RunStatus, gone: &str) -> String {
-    let is_left = if status == RunStatus::Pending {
+/// Returns the SQL condition that a run with this status is unowned at the time `$1`. `dead_owners` is the list of
+/// parameters with the owners that are known to be gone. The status is a literal, because SQLite uses the partial
+/// index for the status only if it can see it.
+fn unclaimed_condition(status: RunStatus, dead_owners: &str) -> String {
+    let is_expired = if status == RunStatus::Pending {
         "NOT EXISTS (SELECT 1 FROM replicas p WHERE p.owner = r.lease_owner AND p.alive_until >= $1)"
     } else {
         "r.lease_until < $1"
     };
-    let (status, is_gone) = (status.as_str(), format!("r.lease_owner IN ({gone})"));
-    let is_gone = if gone.is_empty() { "FALSE" } else { &is_gone };
-    format!("r.status = '{status}' AND (r.lease_owner IS NULL OR {is_left} OR {is_gone})")
+    let (status, has_dead_owner) = (status.as_str(), format!("r.lease_owner IN ({dead_owners})"));
+    let has_dead_owner = if dead_owners.is_empty() { "FALSE" } else { &has_dead_owner };
+    format!("r.status = '{status}' AND (r.lease_owner IS NULL OR {is_expired} OR {has_dead_owner})")
 }
 
-/// Returns so many parameters from `first` on.
+/// Returns a list of `count` parameters, numbered from `first`.
 fn placeholders(first: usize, count: usize) -> String {
     let all: Vec<String> = (first..first + count).map(|number| format!("${number}")).collect();
     all.join(", ")

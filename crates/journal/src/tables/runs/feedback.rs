@@ -1,24 +1,28 @@
-//! What people think of runs. Whether a thumb may be given, and what a second one means, is the caller's matter.
+//! Feedback of people on runs. The caller decides whether feedback is allowed.
 
-use crate::engines::sql::{Connection, Dialect, Row};
+use crate::engines::sql::{SqlConnection, SqlDialect, SqlRow};
 use protocol::{Rating, RunFeedback, RunId, ThreadId};
 
-use crate::tables::columns::{instant, stored};
+use crate::tables::columns::{compact_timestamp, read_column};
 use crate::tables::threads;
 use crate::{Error, Result};
 
-/// Stores what a person thinks of a run. One statement, so that of two at the same time both succeed and one row stays.
-pub(crate) fn put(db: &Connection, feedback: &RunFeedback) -> Result<()> {
-    let head = threads::head(db, feedback.thread_id)?;
-    // A run may be forgotten by who does not name its thread.
-    let held = match db.dialect() {
-        Dialect::Sqlite => "",
-        Dialect::Postgres => "FOR KEY SHARE",
+/// Stores a person's feedback on a run, or replaces it. It is one statement, so two concurrent calls both succeed and
+/// leave one row.
+///
+/// # Errors
+/// [`Error::UnknownRun`] if the run does not belong to the thread.
+pub(crate) fn put(db: &SqlConnection, feedback: &RunFeedback) -> Result<()> {
+    let head = threads::load_head(db, feedback.thread_id)?;
+    // A run can be deleted by a transaction that does not lock its thread, so the row of the run is locked here.
+    let lock = match db.dialect() {
+        SqlDialect::Sqlite => "",
+        SqlDialect::Postgres => "FOR KEY SHARE",
     };
     let stored = db
         .prepare(&format!(
             "INSERT INTO run_feedback (thread_key, run_id, user_id, rating, comment, created_at, updated_at)
-             SELECT thread_key, run_id, $3, $4, $5, $6, $7 FROM runs WHERE run_id = $2 AND thread_key = $1 {held}
+             SELECT thread_key, run_id, $3, $4, $5, $6, $7 FROM runs WHERE run_id = $2 AND thread_key = $1 {lock}
              ON CONFLICT (thread_key, run_id, user_id) DO UPDATE SET rating = excluded.rating,
                  comment = excluded.comment, updated_at = excluded.updated_at"
         ))?
@@ -28,8 +32,8 @@ pub(crate) fn put(db: &Connection, feedback: &RunFeedback) -> Result<()> {
             &feedback.user_id,
             i8::from(feedback.rating),
             &feedback.comment,
-            instant(feedback.created_at),
-            instant(feedback.updated_at),
+            compact_timestamp(feedback.created_at),
+            compact_timestamp(feedback.updated_at),
         ))?;
     match stored {
         0 => Err(Error::UnknownRun { thread_id: feedback.thread_id, run_id: feedback.run_id }),
@@ -37,44 +41,43 @@ pub(crate) fn put(db: &Connection, feedback: &RunFeedback) -> Result<()> {
     }
 }
 
-/// Removes what a person thinks of a run; what is not there is as good as removed.
-pub(crate) fn remove(db: &Connection, thread_id: ThreadId, run_id: RunId, user_id: &str) -> Result<()> {
-    let Some(key) = threads::key(db, thread_id)? else { return Ok(()) };
-    db.prepare("DELETE FROM run_feedback WHERE thread_key = $1 AND run_id = $2 AND user_id = $3")?.send((
-        key,
-        run_id.uuid().as_bytes(),
-        user_id,
-    ))
+/// Deletes a person's feedback on a run. Missing feedback is not an error.
+pub(crate) fn remove(db: &SqlConnection, thread_id: ThreadId, run_id: RunId, user_id: &str) -> Result<()> {
+    let Some(key) = threads::thread_key(db, thread_id)? else { return Ok(()) };
+    db.prepare("DELETE FROM run_feedback WHERE thread_key = $1 AND run_id = $2 AND user_id = $3")?
+        .execute_deferred((key, run_id.uuid().as_bytes(), user_id))
 }
 
-/// Returns what a person thinks of those of the runs that they said something of, in the order of the runs.
+/// Returns a person's feedback on the given runs, in the order of the runs. Runs without feedback are left out.
 pub(crate) fn list(
-    db: &Connection,
+    db: &SqlConnection,
     thread_id: ThreadId,
     run_ids: &[RunId],
     user_id: &str,
 ) -> Result<Vec<RunFeedback>> {
-    let Some(key) = threads::key(db, thread_id)? else { return Ok(Vec::new()) };
+    let Some(key) = threads::thread_key(db, thread_id)? else { return Ok(Vec::new()) };
     let mut statement = db.prepare(
         "SELECT run_id, user_id, rating, comment, created_at, updated_at FROM run_feedback
          WHERE thread_key = $1 AND run_id = $2 AND user_id = $3",
     )?;
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     for run_id in run_ids {
-        let of_run = statement.find((key, run_id.uuid().as_bytes(), user_id), |row| read(row, thread_id))?;
-        found.extend(of_run);
+        let feedback = statement
+            .query_optional((key, run_id.uuid().as_bytes(), user_id), |row| read_feedback(row, thread_id))?;
+        all.extend(feedback);
     }
-    Ok(found)
+    Ok(all)
 }
 
-fn read(row: &Row<'_>, thread_id: ThreadId) -> Result<RunFeedback> {
+/// Reads feedback from a row.
+fn read_feedback(row: &SqlRow<'_>, thread_id: ThreadId) -> Result<RunFeedback> {
     Ok(RunFeedback {
         thread_id,
-        run_id: stored(row, "run_id")?,
+        run_id: read_column(row, "run_id")?,
         user_id: row.get("user_id")?,
-        rating: stored::<Rating>(row, "rating")?,
+        rating: read_column::<Rating>(row, "rating")?,
         comment: row.get("comment")?,
-        created_at: stored(row, "created_at")?,
-        updated_at: stored(row, "updated_at")?,
+        created_at: read_column(row, "created_at")?,
+        updated_at: read_column(row, "updated_at")?,
     })
 }

@@ -1,263 +1,313 @@
-//! Which rows of the index answer some words, best first. A message says more when the words stand in it or near it, and
-//! when few messages hold them; no text is read for that, only where words are.
+//! Candidates of a search: the index rows that match some words, ranked. A message scores higher if it or its
+//! neighbors contain the words, and if few messages contain them. Only the index is read, and no text.
 //!
-//! A word that very many messages hold tells little, and reading all its places would take as long as everything else
-//! together. Such a word finds nothing by itself: it only counts where the telling ones are. What the rows stand for, and
-//! who may see them, is the asker's matter.
+//! A word that very many messages contain says little, and reading all its rows would take as long as everything else
+//! together. Such a common word selects no rows; it only raises the score of rows that rarer words have selected. The
+//! visibility of rows is decided by the caller.
 
 use std::ops::{ControlFlow, Range};
 
-use crate::engines::sql::Connection;
+use crate::engines::sql::SqlConnection;
 
-use super::index::{self, Among, Expression, Order, RowScope};
+use super::index::{self, MessageSubset, RowOrder, RowScope, SearchExpression};
 use super::lengths;
-use crate::{Require, Result};
+use crate::{Result, WordMatchMode};
 
-/// Rows that the telling words together may have; it bounds what one search reads and holds.
+/// Maximum number of rows that the rare words of a query select together. It bounds the time and memory of a search.
 const ROWS_MAX: usize = 5_000;
-/// Rows that are read of the words of a question in which all words are usual.
-const USUAL_ROWS_MAX: usize = 1_000;
-/// The best rows, whose lengths are looked at, when few are asked for.
+/// Maximum number of rows that are read per step if all words of a query are common.
+const COMMON_WORD_ROWS_MAX: usize = 1_000;
+/// Minimum number of best rows that are kept before length normalization.
 const POOL_ROWS_MIN: usize = 512;
-/// A word said so many seqs before or after a message counts for it too, …
-const NEAR_SEQS: i64 = 6;
-/// … by this part, once for every seq in between.
-const NEAR_SHARE: f64 = 0.6;
+/// Maximum distance in seqs at which a word in a neighboring message still counts for a message.
+const PROXIMITY_SEQS: i64 = 6;
+/// Factor for each seq of distance, applied to the weight of a word in a neighboring message.
+const PROXIMITY_WEIGHT: f64 = 0.6;
 
-/// What is asked.
-pub(super) struct Question<'a> {
-    /// The words in the engine's language, at their numbers; `None` for one that cannot be found.
-    pub(super) phrases: &'a [Option<Expression>],
-    /// How many of them must be there.
-    pub(super) require: Require,
-    /// The rows that are looked through.
+/// A query for candidates.
+pub(super) struct CandidateQuery<'a> {
+    /// The search expressions of the words, by word index; `None` for a word that cannot be searched.
+    pub(super) phrases: &'a [Option<SearchExpression>],
+    /// The match mode: all words, or any of them.
+    pub(super) match_mode: WordMatchMode,
+    /// The ranges of index rows to search.
     pub(super) ranges: &'a [Range<i64>],
-    /// Which messages of them.
-    pub(super) among: &'a Among,
-    /// How many rows there are in these ranges, about.
-    pub(super) rows: u64,
-    /// How many candidates are needed.
+    /// The messages of the ranges to search.
+    pub(super) subset: &'a MessageSubset,
+    /// Approximate number of rows in the ranges.
+    pub(super) row_count: u64,
+    /// Number of candidates that the caller needs.
     pub(super) limit: usize,
 }
 
-/// A row that answers.
+/// A matching index row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Candidate {
+pub(super) struct SearchCandidate {
+    /// The row id.
     pub(super) row: i64,
-    /// The words it holds, as bits.
-    pub(super) held: u32,
-    /// How well it answers, above 0.
+    /// The words that it contains, as a bit set of word indexes.
+    pub(super) matched_words: u32,
+    /// The score, greater than 0.
     pub(super) score: f64,
 }
 
-/// The rows that answer.
+/// The matching rows of a query.
 #[derive(Debug, Default)]
-pub(super) struct Candidates {
-    /// At least twice as many as are needed, where there are so many: best first, and of equally good ones the later.
-    pub(super) best: Vec<Candidate>,
-    /// All others, in the same order, for who finds that too many of the best are one and the same. Their lengths were not
-    /// looked at.
-    pub(super) others: Vec<Candidate>,
+pub(super) struct SearchCandidates {
+    /// The best candidates in descending order of score; of equal scores the newer row first. At least twice as many
+    /// as needed, if there are so many.
+    pub(super) best: Vec<SearchCandidate>,
+    /// All other candidates in the same order, without length normalization. Used if too many of the best candidates
+    /// are copies of each other.
+    pub(super) others: Vec<SearchCandidate>,
 }
 
-/// Tells whether a row may be found.
-pub(super) type Admits<'a> = dyn FnMut(i64) -> Result<bool> + 'a;
+/// A predicate that decides whether a row may be returned.
+pub(super) type RowPredicate<'a> = dyn FnMut(i64) -> Result<bool> + 'a;
 
-/// Returns the rows that answer.
-pub(super) fn candidates(
-    db: &Connection,
-    question: &Question<'_>,
-    admits: &mut Admits<'_>,
-) -> Result<Candidates> {
-    let mut reading = Reading { db, ranges: question.ranges, among: question.among, admits };
-    let said: Vec<(usize, &Expression)> = question
+/// Returns the rows that match a query, ranked.
+pub(super) fn find_candidates(
+    db: &SqlConnection,
+    query: &CandidateQuery<'_>,
+    predicate: &mut RowPredicate<'_>,
+) -> Result<SearchCandidates> {
+    let mut reader = PostingReader { db, ranges: query.ranges, subset: query.subset, predicate };
+    let words: Vec<(usize, &SearchExpression)> = query
         .phrases
         .iter()
         .enumerate()
         .filter_map(|(word, phrase)| Some((word, phrase.as_ref()?)))
         .collect();
-    let (entries, counts) = match (question.require, &said[..]) {
-        (_, []) => return Ok(Candidates::default()),
-        (Require::Every, _) => reading.all_of(&said)?,
-        (Require::Any, _) => reading.any_of(&said)?,
+    let (postings, counts) = match (query.match_mode, &words[..]) {
+        (_, []) => return Ok(SearchCandidates::default()),
+        (WordMatchMode::All, _) => reader.rows_with_all(&words)?,
+        (WordMatchMode::Any, _) => reader.rows_with_any(&words)?,
     };
-    let weights = weights(&entries, &counts, question.rows);
-    let mut scored = scored(&entries, &weights);
-    let pool = POOL_ROWS_MIN.max(question.limit * 2);
+    let weights = word_weights(&postings, &counts, query.row_count);
+    let mut scored = score_postings(&postings, &weights);
+    let pool = POOL_ROWS_MIN.max(query.limit * 2);
     let mut others = Vec::new();
     if scored.len() > pool {
-        scored.select_nth_unstable_by(pool, |(a, _), (b, _)| best_first(a, b));
-        others = scored.split_off(pool).into_iter().map(|(one, _)| one).collect();
-        others.sort_unstable_by(best_first);
+        scored.select_nth_unstable_by(pool, |(a, _), (b, _)| compare_candidates(a, b));
+        others = scored.split_off(pool).into_iter().map(|(candidate, _)| candidate).collect();
+        others.sort_unstable_by(compare_candidates);
     }
-    let factors = lengths::factors(db, scored.iter().map(|(one, _)| one.row))?;
-    let mut best: Vec<Candidate> = scored
+    let factors = lengths::length_factors(db, scored.iter().map(|(candidate, _)| candidate.row))?;
+    let mut best: Vec<SearchCandidate> = scored
         .into_iter()
         .zip(factors)
-        .map(|((one, own), factor)| Candidate { score: one.score - own + own * factor, ..one })
+        .map(|((candidate, own), factor)| SearchCandidate {
+            score: candidate.score - own + own * factor,
+            ..candidate
+        })
         .collect();
-    best.sort_unstable_by(best_first);
-    Ok(Candidates { best, others })
+    best.sort_unstable_by(compare_candidates);
+    Ok(SearchCandidates { best, others })
 }
 
-/// The order of an answer.
-pub(super) fn best_first(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+/// Orders candidates by descending score, and by descending row id for equal scores.
+pub(super) fn compare_candidates(a: &SearchCandidate, b: &SearchCandidate) -> std::cmp::Ordering {
     b.score.total_cmp(&a.score).then(b.row.cmp(&a.row))
 }
 
-/// A row with the words it holds.
-type Entry = (i64, u32);
+/// A row id with the words that the row contains, as a bit set.
+type Posting = (i64, u32);
 
-/// Of each word in how many rows it is; `None` when there are too many to count.
-type Counts = Vec<(usize, Option<usize>)>;
+/// The number of rows of each word; `None` if there are too many to count.
+type WordRowCounts = Vec<(usize, Option<usize>)>;
 
-/// Reads where words are.
-struct Reading<'a, 'b> {
-    db: &'a Connection<'a>,
+/// Reads the rows of words from the index.
+struct PostingReader<'a, 'b> {
+    /// The connection.
+    db: &'a SqlConnection<'a>,
+    /// The ranges of rows to search.
     ranges: &'a [Range<i64>],
-    among: &'a Among,
-    admits: &'a mut Admits<'b>,
+    /// The messages of the ranges to search.
+    subset: &'a MessageSubset,
+    /// Decides which rows may be returned.
+    predicate: &'a mut RowPredicate<'b>,
 }
 
-impl Reading<'_, '_> {
-    /// Returns the rows that hold all the words, the later ones when there are very many.
-    fn all_of(&mut self, said: &[(usize, &Expression)]) -> Result<(Vec<Entry>, Counts)> {
-        let phrases: Vec<&Expression> = said.iter().map(|(_, phrase)| *phrase).collect();
-        let held = said.iter().fold(0, |held, (word, _)| held | 1 << word);
-        let rows = self.rows(&self.all(&phrases), Order::Descending, ROWS_MAX)?;
+impl PostingReader<'_, '_> {
+    /// Returns the rows that contain all words. If there are too many, the newest are returned.
+    fn rows_with_all(
+        &mut self,
+        words: &[(usize, &SearchExpression)],
+    ) -> Result<(Vec<Posting>, WordRowCounts)> {
+        let phrases: Vec<&SearchExpression> = words.iter().map(|(_, phrase)| *phrase).collect();
+        let mask = words.iter().fold(0, |mask, (word, _)| mask | 1 << word);
+        let rows = self.matching_rows(&self.all_expression(&phrases), RowOrder::Descending, ROWS_MAX)?;
         let count = Some(rows.len());
-        let mut entries: Vec<Entry> = rows.into_iter().map(|row| (row, held)).collect();
-        entries.sort_unstable();
-        Ok((entries, said.iter().map(|(word, _)| (*word, count)).collect()))
+        let mut postings: Vec<Posting> = rows.into_iter().map(|row| (row, mask)).collect();
+        postings.sort_unstable();
+        Ok((postings, words.iter().map(|(word, _)| (*word, count)).collect()))
     }
 
-    /// Returns the rows that hold any of the words that tell something, each with all its words.
-    fn any_of(&mut self, said: &[(usize, &Expression)]) -> Result<(Vec<Entry>, Counts)> {
-        let mut words = Vec::with_capacity(said.len());
-        for (word, phrase) in said {
-            let rows = self.rows(phrase, Order::Ascending, ROWS_MAX + 1)?;
+    /// Returns the rows that contain any of the rare words, each with all its words. If all words are common, returns
+    /// some rows that contain several of them.
+    fn rows_with_any(
+        &mut self,
+        query_words: &[(usize, &SearchExpression)],
+    ) -> Result<(Vec<Posting>, WordRowCounts)> {
+        let mut words = Vec::with_capacity(query_words.len());
+        for (word, phrase) in query_words {
+            let rows = self.matching_rows(phrase, RowOrder::Ascending, ROWS_MAX + 1)?;
             if !rows.is_empty() {
                 words.push((*word, *phrase, rows));
             }
         }
-        // The rarest first: of those that are cut off it is the one whose rows reach furthest.
+        // Rarest word first. Reading a word stops at a limit; of words that reached it, the one whose rows extend
+        // furthest is the rarest.
         words.sort_by_key(|(_, _, rows)| (rows.len(), std::cmp::Reverse(rows.last().copied())));
-        let mut left = ROWS_MAX;
-        let telling = words
+        let mut remaining = ROWS_MAX;
+        let rare = words
             .iter()
             .take_while(|(_, _, rows)| {
-                let fits = rows.len() <= left;
-                left = left.saturating_sub(rows.len());
+                let fits = rows.len() <= remaining;
+                remaining = remaining.saturating_sub(rows.len());
                 fits
             })
             .count();
-        if telling == 0 {
-            let usual: Vec<(usize, &Expression)> =
+        if rare == 0 {
+            let common: Vec<(usize, &SearchExpression)> =
                 words.iter().map(|(word, phrase, _)| (*word, *phrase)).collect();
-            return self.any_of_usual(&usual);
+            return self.rows_with_common_words(&common);
         }
-        let (telling, usual) = words.split_at(telling);
-        let places = telling.iter().flat_map(|(word, _, rows)| rows.iter().map(|row| (*row, 1 << *word)));
-        let mut entries = merged(places.collect());
-        let phrases: Vec<&Expression> = telling.iter().map(|(_, phrase, _)| *phrase).collect();
-        let places = Expression::any(self.db.dialect(), &phrases);
-        let mut counts: Counts = telling.iter().map(|(word, _, rows)| (*word, Some(rows.len()))).collect();
-        for (word, phrase, _) in usual {
-            let rows = self.rows(&self.all(&[phrase, &places]), Order::Ascending, ROWS_MAX)?;
-            hold(&mut entries, *word, &rows);
+        let (rare, common) = words.split_at(rare);
+        let rare_postings = rare.iter().flat_map(|(word, _, rows)| rows.iter().map(|row| (*row, 1 << *word)));
+        let mut postings = merge_postings(rare_postings.collect());
+        let phrases: Vec<&SearchExpression> = rare.iter().map(|(_, phrase, _)| *phrase).collect();
+        let any_rare = SearchExpression::any(self.db.dialect(), &phrases);
+        let mut counts: WordRowCounts =
+            rare.iter().map(|(word, _, rows)| (*word, Some(rows.len()))).collect();
+        for (word, phrase, _) in common {
+            let rows = self.matching_rows(
+                &self.all_expression(&[phrase, &any_rare]),
+                RowOrder::Ascending,
+                ROWS_MAX,
+            )?;
+            mark_word(&mut postings, *word, &rows);
             counts.push((*word, None));
         }
-        Ok((entries, counts))
+        Ok((postings, counts))
     }
 
-    /// Returns some of the rows that hold words of which every one is in very many, the rarest word first: those that
-    /// hold the first two, and where these are few those that hold the first.
-    fn any_of_usual(&mut self, words: &[(usize, &Expression)]) -> Result<(Vec<Entry>, Counts)> {
-        let Some((_, first)) = words.first() else { return Ok((Vec::new(), Counts::new())) };
+    /// Returns some of the rows that contain common words, for a query without rare words. `words` is ordered by
+    /// frequency, rarest first. The rows contain the first two words; if there are few of these, the first word.
+    fn rows_with_common_words(
+        &mut self,
+        words: &[(usize, &SearchExpression)],
+    ) -> Result<(Vec<Posting>, WordRowCounts)> {
+        let Some((_, first)) = words.first() else { return Ok((Vec::new(), WordRowCounts::new())) };
         let second = words.get(1).map(|(_, phrase)| *phrase);
         let mut rows = match second {
-            Some(second) => self.rows(&self.all(&[first, second]), Order::Descending, USUAL_ROWS_MAX)?,
+            Some(second) => self.matching_rows(
+                &self.all_expression(&[first, second]),
+                RowOrder::Descending,
+                COMMON_WORD_ROWS_MAX,
+            )?,
             None => Vec::new(),
         };
-        if rows.len() < USUAL_ROWS_MAX / 2 {
-            rows.extend(self.rows(first, Order::Descending, USUAL_ROWS_MAX)?);
+        if rows.len() < COMMON_WORD_ROWS_MAX / 2 {
+            rows.extend(self.matching_rows(first, RowOrder::Descending, COMMON_WORD_ROWS_MAX)?);
         }
-        let mut entries = merged(rows.into_iter().map(|row| (row, 0)).collect());
-        let ranges = reached(self.ranges, &entries);
-        let mut narrowed =
-            Reading { db: self.db, ranges: &ranges, among: self.among, admits: &mut *self.admits };
+        let mut postings = merge_postings(rows.into_iter().map(|row| (row, 0)).collect());
+        let ranges = restrict_ranges(self.ranges, &postings);
+        let mut restricted = PostingReader {
+            db: self.db,
+            ranges: &ranges,
+            subset: self.subset,
+            predicate: &mut *self.predicate,
+        };
         for (word, phrase) in words {
-            let rows = narrowed.rows(&narrowed.all(&[phrase, first]), Order::Ascending, usize::MAX)?;
-            hold(&mut entries, *word, &rows);
+            let rows = restricted.matching_rows(
+                &restricted.all_expression(&[phrase, first]),
+                RowOrder::Ascending,
+                usize::MAX,
+            )?;
+            mark_word(&mut postings, *word, &rows);
         }
-        Ok((entries, words.iter().map(|(word, _)| (*word, None)).collect()))
+        Ok((postings, words.iter().map(|(word, _)| (*word, None)).collect()))
     }
 
-    fn all(&self, of: &[&Expression]) -> Expression {
-        Expression::all(self.db.dialect(), of)
+    /// Returns the expression for rows that match all given expressions.
+    fn all_expression(&self, expressions: &[&SearchExpression]) -> SearchExpression {
+        SearchExpression::all(self.db.dialect(), expressions)
     }
 
-    /// Returns the rows that an expression finds and that may be found, at most so many of each range.
-    fn rows(&mut self, expression: &Expression, order: Order, limit: usize) -> Result<Vec<i64>> {
-        let mut found = Vec::new();
+    /// Returns the rows that match an expression and satisfy the predicate, at most `limit` of each range.
+    fn matching_rows(
+        &mut self,
+        expression: &SearchExpression,
+        order: RowOrder,
+        limit: usize,
+    ) -> Result<Vec<i64>> {
+        let mut matches = Vec::new();
         for range in self.ranges {
-            let most = found.len().saturating_add(limit);
-            index::each_row(self.db, expression, RowScope { range, among: self.among }, order, |row| {
-                if (self.admits)(row)? {
-                    found.push(row);
-                }
-                Ok(match found.len() < most {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                })
-            })?;
+            let target = matches.len().saturating_add(limit);
+            index::for_each_row(
+                self.db,
+                expression,
+                RowScope { range, subset: self.subset },
+                order,
+                |row| {
+                    if (self.predicate)(row)? {
+                        matches.push(row);
+                    }
+                    Ok(match matches.len() < target {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    })
+                },
+            )?;
         }
-        Ok(found)
+        Ok(matches)
     }
 }
 
-/// Returns one entry for each row, in order, with all its words.
-fn merged(mut places: Vec<Entry>) -> Vec<Entry> {
-    places.sort_unstable();
-    places.dedup_by(|later, first| {
+/// Merges postings of the same row. Returns them in ascending order of rows.
+fn merge_postings(mut postings: Vec<Posting>) -> Vec<Posting> {
+    postings.sort_unstable();
+    postings.dedup_by(|later, first| {
         let is_same = later.0 == first.0;
         if is_same {
             first.1 |= later.1;
         }
         is_same
     });
-    places
+    postings
 }
 
-/// Notes that the entries of these rows hold the word.
-fn hold(entries: &mut [Entry], word: usize, rows: &[i64]) {
+/// Adds a word to the postings of these rows.
+fn mark_word(postings: &mut [Posting], word: usize, rows: &[i64]) {
     for row in rows {
-        if let Ok(at) = entries.binary_search_by_key(row, |entry| entry.0) {
-            entries[at].1 |= 1 << word;
+        if let Ok(index) = postings.binary_search_by_key(row, |posting| posting.0) {
+            postings[index].1 |= 1 << word;
         }
     }
 }
 
-/// Returns of each range the part that the entries reach from.
-fn reached(ranges: &[Range<i64>], entries: &[Entry]) -> Vec<Range<i64>> {
-    let narrowed = |range: &Range<i64>| {
-        let first = entries[entries.partition_point(|entry| entry.0 < range.start)..].first()?;
+/// Restricts each range to the part from its first posting on. Ranges without postings are left out.
+fn restrict_ranges(ranges: &[Range<i64>], postings: &[Posting]) -> Vec<Range<i64>> {
+    let restrict = |range: &Range<i64>| {
+        let first = postings[postings.partition_point(|posting| posting.0 < range.start)..].first()?;
         (first.0 < range.end).then_some(first.0..range.end)
     };
-    ranges.iter().filter_map(narrowed).collect()
+    ranges.iter().filter_map(restrict).collect()
 }
 
-/// Returns how much each word says, at its number: the fewer rows hold it, the more.
-fn weights(entries: &[Entry], counts: &Counts, rows: u64) -> [f64; u32::BITS as usize] {
-    let all = (rows as f64).max(entries.len() as f64).max(1.0);
+/// Returns the weight of each word, by word index: the fewer rows contain a word, the higher its weight. It is the
+/// logarithm of an inverse document frequency.
+fn word_weights(postings: &[Posting], counts: &WordRowCounts, rows: u64) -> [f64; u32::BITS as usize] {
+    let row_count = (rows as f64).max(postings.len() as f64).max(1.0);
     let mut weights = [0.0; u32::BITS as usize];
     for (word, count) in counts {
         let share = match count {
-            Some(count) => (*count).max(1) as f64 / all,
-            // Where the telling words are it is about as frequent as elsewhere.
+            Some(count) => (*count).max(1) as f64 / row_count,
+            // A common word is assumed to be as frequent in other rows as in the selected ones.
             None => {
-                let holding = entries.iter().filter(|(_, held)| held & (1 << word) != 0).count();
-                (holding.max(1) as f64 / entries.len().max(1) as f64).max(ROWS_MAX as f64 / all)
+                let matching = postings.iter().filter(|(_, mask)| mask & (1 << word) != 0).count();
+                (matching.max(1) as f64 / postings.len().max(1) as f64).max(ROWS_MAX as f64 / row_count)
             }
         };
         weights[*word] = (1.0 + 1.0 / share.min(1.0)).ln();
@@ -265,44 +315,48 @@ fn weights(entries: &[Entry], counts: &Counts, rows: u64) -> [f64; u32::BITS as 
     weights
 }
 
-/// Returns the entries with their scores, and the part of each score that the row's own words make up.
-fn scored(entries: &[Entry], weights: &[f64]) -> Vec<(Candidate, f64)> {
-    let weight = |held: u32| -> f64 {
-        weights.iter().enumerate().filter(|(word, _)| held & (1 << word) != 0).map(|(_, weight)| weight).sum()
+/// Returns the postings with their scores, and the part of each score that comes from the row's own words. Words in
+/// neighboring messages of the same thread add to a score if the row does not contain them itself.
+fn score_postings(postings: &[Posting], weights: &[f64]) -> Vec<(SearchCandidate, f64)> {
+    let weight = |mask: u32| -> f64 {
+        weights.iter().enumerate().filter(|(word, _)| mask & (1 << word) != 0).map(|(_, weight)| weight).sum()
     };
-    let near = |at: usize, lacking: u32| {
-        let (row, _) = entries[at];
-        let mut lacking = lacking;
-        let (mut before, mut after) = (at, at + 1);
+    let proximity_score = |index: usize, missing: u32| {
+        let (row, _) = postings[index];
+        let mut missing = missing;
+        let (mut before, mut after) = (index, index + 1);
         let mut sum = 0.0;
         let mut share = 1.0;
-        for distance in 1..=NEAR_SEQS {
-            share *= NEAR_SHARE;
-            let mut held = 0;
-            if before > 0 && is_near(row, entries[before - 1].0, distance) {
+        for distance in 1..=PROXIMITY_SEQS {
+            share *= PROXIMITY_WEIGHT;
+            let mut neighbor_words = 0;
+            if before > 0 && is_at_distance(row, postings[before - 1].0, distance) {
                 before -= 1;
-                held |= entries[before].1;
+                neighbor_words |= postings[before].1;
             }
-            if after < entries.len() && is_near(row, entries[after].0, distance) {
-                held |= entries[after].1;
+            if after < postings.len() && is_at_distance(row, postings[after].0, distance) {
+                neighbor_words |= postings[after].1;
                 after += 1;
             }
-            sum += weight(held & lacking) * share;
-            lacking &= !held;
-            if lacking == 0 {
+            sum += weight(neighbor_words & missing) * share;
+            missing &= !neighbor_words;
+            if missing == 0 {
                 break;
             }
         }
         sum
     };
-    let score = |(at, (row, held)): (usize, &Entry)| {
-        let own = weight(*held);
-        (Candidate { row: *row, held: *held, score: own + near(at, !held) }, own)
+    let score = |(index, (row, words)): (usize, &Posting)| {
+        let own = weight(*words);
+        (
+            SearchCandidate { row: *row, matched_words: *words, score: own + proximity_score(index, !words) },
+            own,
+        )
     };
-    entries.iter().enumerate().map(score).collect()
+    postings.iter().enumerate().map(score).collect()
 }
 
-/// Returns whether two rows are messages of one thread that are exactly so many seqs apart.
-const fn is_near(one: i64, other: i64, distance: i64) -> bool {
-    one >= 0 && one >> 32 == other >> 32 && (one - other).abs() == distance
+/// Returns whether two rows are messages of one thread whose seqs differ by `distance`.
+const fn is_at_distance(left: i64, right: i64, distance: i64) -> bool {
+    left >= 0 && left >> 32 == right >> 32 && (left - right).abs() == distance
 }

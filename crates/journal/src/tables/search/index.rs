@@ -1,201 +1,212 @@
-//! The index itself, as each engine keeps it: SQLite as an FTS5 table, PostgreSQL as a table of `tsvector`s. Both are given the
-//! words that `words` cuts and stems; neither engine's own rules for words are used. What a row stands for is not known here.
+//! The full-text index of each engine: an FTS5 table in SQLite, a table of `tsvector`s in PostgreSQL. Both receive
+//! the terms that `tokenizer` produces; the tokenizers of the engines are not used. The meaning of a row id is not
+//! known here.
 
 use std::ops::{ControlFlow, Range};
 
-use super::beginning;
-use super::words::{self, vector};
+use super::searchable_prefix;
+use super::tokenizer::{self, tsvector};
 use crate::Result;
-use crate::engines::sql::{Connection, Dialect, Row, Value};
-use crate::tables::columns::integer;
+use crate::engines::sql::{SqlConnection, SqlDialect, SqlRow, SqlValue};
+use crate::tables::columns::encode_counter;
 
-/// The most pages of SQLite's index, of about 4 KB, that are merged at once. Of a larger one the rest is merged by and by,
-/// with what is indexed later.
-const PAGES_MAX: i64 = 2_000;
+/// Maximum number of pages (about 4 KB each) of SQLite's index that one call merges. The rest of a larger index is
+/// merged gradually, when further rows are indexed.
+const MERGE_PAGES_MAX: i64 = 2_000;
 
-/// An expression that finds rows, in the engine's language.
+/// A full-text search expression in the syntax of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Expression(String);
+pub(crate) struct SearchExpression(String);
 
-impl Expression {
-    /// Returns the expression that finds a word; `None` when it has no letter or digit. One of a script without spaces is
-    /// found where its characters follow each other.
-    pub(crate) fn word(dialect: Dialect, word: &str) -> Option<Self> {
+impl SearchExpression {
+    /// Returns the expression for a word, or `None` if the word has no letter or digit. A word with several terms, as
+    /// in scripts without spaces, is searched as a phrase.
+    pub(crate) fn for_word(dialect: SqlDialect, word: &str) -> Option<Self> {
         match dialect {
-            Dialect::Sqlite => Some(words::joined(word))
+            SqlDialect::Sqlite => Some(tokenizer::join_terms(word))
                 .filter(|terms| !terms.is_empty())
                 .map(|terms| Self(format!("\"{terms}\""))),
-            Dialect::Postgres => vector::phrase(word).map(Self),
+            SqlDialect::Postgres => tsvector::to_tsquery_phrase(word).map(Self),
         }
     }
 
-    /// Returns what finds the rows that each of these finds.
-    pub(crate) fn all(dialect: Dialect, of: &[&Self]) -> Self {
-        Self::joined(of, if dialect == Dialect::Sqlite { " AND " } else { " & " })
+    /// Returns the expression for rows that match all given expressions.
+    pub(crate) fn all(dialect: SqlDialect, expressions: &[&Self]) -> Self {
+        Self::join(expressions, if dialect == SqlDialect::Sqlite { " AND " } else { " & " })
     }
 
-    /// Returns what finds the rows that any of these finds.
-    pub(crate) fn any(dialect: Dialect, of: &[&Self]) -> Self {
-        Self::joined(of, if dialect == Dialect::Sqlite { " OR " } else { " | " })
+    /// Returns the expression for rows that match any of the given expressions.
+    pub(crate) fn any(dialect: SqlDialect, expressions: &[&Self]) -> Self {
+        Self::join(expressions, if dialect == SqlDialect::Sqlite { " OR " } else { " | " })
     }
 
-    fn joined(of: &[&Self], operator: &str) -> Self {
-        let parts: Vec<&str> = of.iter().map(|part| part.0.as_str()).collect();
-        Self(format!("({})", parts.join(operator)))
+    /// Joins expressions with an operator.
+    fn join(expressions: &[&Self], operator: &str) -> Self {
+        let texts: Vec<&str> = expressions.iter().map(|expression| expression.0.as_str()).collect();
+        Self(format!("({})", texts.join(operator)))
     }
 }
 
-/// Returns what finds the rows that hold any of the words; `None` when none of them can be found.
-pub(crate) fn any_of(dialect: Dialect, words: &[String]) -> Option<String> {
-    let found: Vec<Expression> = words.iter().filter_map(|word| Expression::word(dialect, word)).collect();
-    let parts: Vec<&Expression> = found.iter().collect();
-    (!parts.is_empty()).then(|| Expression::any(dialect, &parts).0)
+/// Returns the expression for rows that contain any of the words, or `None` if no word can be searched.
+pub(crate) fn any_word_expression(dialect: SqlDialect, words: &[String]) -> Option<String> {
+    let expressions: Vec<SearchExpression> =
+        words.iter().filter_map(|word| SearchExpression::for_word(dialect, word)).collect();
+    let references: Vec<&SearchExpression> = expressions.iter().collect();
+    (!references.is_empty()).then(|| SearchExpression::any(dialect, &references).0)
 }
 
-/// Returns the statement for the rows `$2 .. $3` that `$1` finds, each with its score: the best first, and of equally good
-/// ones the one first kept last.
-pub(crate) const fn best_first(dialect: Dialect) -> &'static str {
+/// Returns the statement for the rows in `$2 .. $3` that match `$1`, with their scores, best first. Rows with equal
+/// scores are ordered by descending row id.
+pub(crate) const fn best_first_sql(dialect: SqlDialect) -> &'static str {
     match dialect {
-        Dialect::Sqlite => {
+        SqlDialect::Sqlite => {
             "SELECT rowid, -rank FROM search_index WHERE search_index MATCH $1 AND rowid >= $2 AND rowid < $3
             ORDER BY rank, rowid DESC"
         }
-        Dialect::Postgres => {
+        SqlDialect::Postgres => {
             "SELECT rowid, CAST(ts_rank(words, q, 1) AS double precision) FROM search_index, CAST(CAST($1 AS text) AS tsquery) q
             WHERE words @@ q AND rowid >= $2 AND rowid < $3 ORDER BY 2 DESC, rowid DESC"
         }
     }
 }
 
-/// The order in which rows are read.
+/// The order in which matching rows are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum RowOrder {
+    /// By ascending row id.
     Ascending,
+    /// By descending row id, so that newer messages of a thread come first.
     Descending,
 }
 
-/// Which messages of a range are looked through, as far as the engine is to know: whoever reads the rows asks again.
+/// The messages of a range that a search covers. It only helps the engine to skip rows; the caller checks every row
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Among {
+pub(super) enum MessageSubset {
+    /// All messages of the range.
     All,
-    /// Those of these threads, which have so few that reading all of them takes less time than looking at everybody's that hold
-    /// a word.
+    /// The messages of these threads. They are so few that reading all of them takes less time than reading all
+    /// messages that contain a word.
     Threads(Vec<i64>),
-    /// Those of an assistant, of an owner, or of both.
-    Of {
+    /// The messages of an assistant, of an owner, or of both.
+    Matching {
+        /// The assistant; `None` for any.
         assistant_id: Option<String>,
-        /// The owner, as the column has it.
+        /// The value of the column `owner`; `None` for any.
         owner: Option<String>,
     },
 }
 
-/// The rows that are looked through.
+/// The rows that a query covers.
 #[derive(Clone, Copy)]
 pub(super) struct RowScope<'a> {
+    /// The range of row ids.
     pub(super) range: &'a Range<i64>,
-    pub(super) among: &'a Among,
+    /// The messages of the range.
+    pub(super) subset: &'a MessageSubset,
 }
 
-/// Shows each row of a range that an expression finds to `look`, until that has seen enough.
-pub(super) fn each_row(
-    db: &Connection,
-    expression: &Expression,
+/// Passes the ids of matching rows to `visit`, until the visitor breaks. Rows are streamed, so their number is not
+/// limited.
+pub(super) fn for_each_row(
+    db: &SqlConnection,
+    expression: &SearchExpression,
     scope: RowScope<'_>,
-    order: Order,
-    mut look: impl FnMut(i64) -> Result<ControlFlow<()>>,
+    order: RowOrder,
+    mut visit: impl FnMut(i64) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
-    let direction = if order == Order::Descending { "DESC" } else { "ASC" };
+    let direction = if order == RowOrder::Descending { "DESC" } else { "ASC" };
     let (text, first, end) = (&expression.0, scope.range.start, scope.range.end);
     let matching = match db.dialect() {
-        Dialect::Sqlite => "search_index MATCH $1",
-        Dialect::Postgres => "words @@ CAST(CAST($1 AS text) AS tsquery)",
+        SqlDialect::Sqlite => "search_index MATCH $1",
+        SqlDialect::Postgres => "words @@ CAST(CAST($1 AS text) AS tsquery)",
     };
     let bounded = format!("{matching} AND rowid >= $2 AND rowid < $3");
-    let mut look = |row: &Row<'_>| look(row.get(0)?);
-    match (db.dialect(), scope.among) {
-        (Dialect::Postgres, Among::Threads(keys)) if first >= 0 => db
+    let mut visit = |row: &SqlRow<'_>| visit(row.get(0)?);
+    match (db.dialect(), scope.subset) {
+        (SqlDialect::Postgres, MessageSubset::Threads(keys)) if first >= 0 => db
             .prepare(&format!(
-                // The fence keeps the engine from looking for the word among everybody's messages.
-                "SELECT rowid FROM unnest(CAST($4 AS bigint[])) AS own (key), LATERAL (
-                     SELECT rowid, words FROM search_index WHERE rowid >= own.key << 32 AND rowid < (own.key + 1) << 32 OFFSET 0) s
+                // `OFFSET 0` keeps PostgreSQL from searching the word in all rows first.
+                "SELECT rowid FROM unnest(CAST($4 AS bigint[])) AS selected (key), LATERAL (
+                     SELECT rowid, words FROM search_index WHERE rowid >= selected.key << 32 AND rowid < (selected.key + 1) << 32 OFFSET 0) s
                  WHERE {bounded} ORDER BY rowid {direction}"
             ))?
-            .stream((text, first, end, Value::Integers(keys.into())), &mut look),
-        (Dialect::Postgres, Among::Of { assistant_id, owner }) if first >= 0 => db
+            .stream_rows((text, first, end, SqlValue::Integers(keys.into())), &mut visit),
+        (SqlDialect::Postgres, MessageSubset::Matching { assistant_id, owner }) if first >= 0 => db
             .prepare(&format!(
                 "SELECT rowid FROM search_index WHERE {bounded} AND EXISTS (
                      SELECT 1 FROM thread_heads h WHERE h.thread_key = search_index.rowid >> 32
                          AND (CAST($4 AS TEXT) IS NULL OR h.assistant_id = $4) AND (CAST($5 AS TEXT) IS NULL OR h.owner = $5))
                  ORDER BY rowid {direction}"
             ))?
-            .stream((text, first, end, assistant_id.as_deref(), owner.as_deref()), &mut look),
-        (Dialect::Postgres | Dialect::Sqlite, Among::All | Among::Threads(_) | Among::Of { .. }) => db
+            .stream_rows((text, first, end, assistant_id.as_deref(), owner.as_deref()), &mut visit),
+        (SqlDialect::Postgres | SqlDialect::Sqlite, MessageSubset::All | MessageSubset::Threads(_) | MessageSubset::Matching { .. }) => db
             .prepare(&format!("SELECT rowid FROM search_index WHERE {bounded} ORDER BY rowid {direction}"))?
-            .stream((text, first, end), &mut look),
+            .stream_rows((text, first, end), &mut visit),
     }
 }
 
-/// Makes a text findable under a row that has none.
-pub(super) fn put(db: &Connection, row: i64, text: &str) -> Result<()> {
-    let text = beginning(text);
+/// Indexes a text under a row id that is not in use.
+pub(super) fn insert_row(db: &SqlConnection, row: i64, text: &str) -> Result<()> {
+    let text = searchable_prefix(text);
     match db.dialect() {
-        Dialect::Sqlite => db
+        SqlDialect::Sqlite => db
             .prepare("INSERT INTO search_index (rowid, text) VALUES ($1, $2)")?
-            .send((row, words::joined(text))),
-        Dialect::Postgres => {
-            let (words, length) = vector::vector(text);
+            .execute_deferred((row, tokenizer::join_terms(text))),
+        SqlDialect::Postgres => {
+            let (words, length) = tsvector::to_tsvector(text);
             db
                 .prepare(
                     "INSERT INTO search_index (rowid, words, length) VALUES ($1, CAST(CAST($2 AS text) AS tsvector), $3)",
                 )?
-                .send((row, words, integer(length)))
+                .execute_deferred((row, words, encode_counter(length)))
         }
     }
 }
 
-/// Makes a row unfindable; nothing when it is not there.
-pub(super) fn remove(db: &Connection, row: i64) -> Result<()> {
-    db.prepare("DELETE FROM search_index WHERE rowid = $1")?.send([row])
+/// Removes a row from the index. A missing row is not an error.
+pub(super) fn delete_row(db: &SqlConnection, row: i64) -> Result<()> {
+    db.prepare("DELETE FROM search_index WHERE rowid = $1")?.execute_deferred([row])
 }
 
-/// Returns how many words the texts of rows have; 0 for one that is not there.
-pub(super) fn lengths(db: &Connection, rows: &[i64]) -> Result<Vec<u64>> {
+/// Returns the number of terms of each row, or 0 for a missing row.
+pub(super) fn row_lengths(db: &SqlConnection, rows: &[i64]) -> Result<Vec<u64>> {
     match db.dialect() {
-        // The engine keeps the lengths for its own ranking, as one number a column in its usual coding.
-        Dialect::Sqlite => {
+        // FTS5 stores the lengths for its own ranking, as one variable-length integer per column.
+        SqlDialect::Sqlite => {
             let mut statement =
                 db.prepare("SELECT sz FROM search_index_docsize WHERE id = $1")?;
             let mut lengths = Vec::with_capacity(rows.len());
             for row in rows {
-                let coded: Option<Vec<u8>> = statement.find([row], |row| row.get(0))?;
-                lengths.push(coded.map_or(0, |coded| decoded(&coded)));
+                let encoded: Option<Vec<u8>> = statement.query_optional([row], |row| row.get(0))?;
+                lengths.push(encoded.map_or(0, |encoded| decode_varint(&encoded)));
             }
             Ok(lengths)
         }
-        Dialect::Postgres => db
+        SqlDialect::Postgres => db
             .prepare(
-                "SELECT coalesce(i.length, 0) FROM unnest(CAST($1 AS bigint[])) WITH ORDINALITY AS wanted (rowid, place)
-                 LEFT JOIN search_index i ON i.rowid = wanted.rowid ORDER BY wanted.place",
+                "SELECT coalesce(i.length, 0) FROM unnest(CAST($1 AS bigint[])) WITH ORDINALITY AS requested (rowid, position)
+                 LEFT JOIN search_index i ON i.rowid = requested.rowid ORDER BY requested.position",
             )?
-            .query_map([Value::Integers(rows.into())], |row| {
+            .query_map([SqlValue::Integers(rows.into())], |row| {
                 Ok(row.get::<_, i64>(0)?.unsigned_abs())
             }),
     }
 }
 
-/// Drops the words of deleted rows. SQLite only notes which rows are gone: their words are in the file until it merges what
-/// it has. The other engine forgets them when it next cleans its tables.
-pub(crate) fn purge(db: &Connection) -> Result<()> {
-    if db.dialect() == Dialect::Sqlite {
+/// Removes the terms of deleted rows from the file. SQLite only marks rows as deleted, and their terms stay in the
+/// file until its index segments are merged. PostgreSQL removes them with its next vacuum.
+pub(crate) fn purge_deleted_rows(db: &SqlConnection) -> Result<()> {
+    if db.dialect() == SqlDialect::Sqlite {
         db.prepare("INSERT INTO search_index (search_index, rank) VALUES ('merge', $1)")?
-            .send([-PAGES_MAX])?;
+            .execute_deferred([-MERGE_PAGES_MAX])?;
     }
     Ok(())
 }
 
-/// Returns the number at the beginning of `bytes`: seven bits a byte, the highest first, the eighth bit set on all but the
-/// last.
-fn decoded(bytes: &[u8]) -> u64 {
+/// Decodes a variable-length integer of SQLite: seven bits per byte, most significant first, with the high bit set on
+/// all bytes except the last.
+fn decode_varint(bytes: &[u8]) -> u64 {
     const BYTES_MAX: usize = 8;
     let mut number = 0;
     for byte in bytes.iter().take(BYTES_MAX) {
@@ -212,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_decoded_as_the_engine_codes_them() {
+    fn row_lengths_are_decoded_from_the_fts5_format() {
         let db = rusqlite::Connection::open_in_memory().unwrap();
         db.execute_batch("CREATE VIRTUAL TABLE search_index USING fts5 (text, content = '')").unwrap();
         let counts = [0, 1, 127, 128, 300, 20_000];
@@ -220,7 +231,7 @@ mod tests {
             let text = "word ".repeat(count);
             db.execute("INSERT INTO search_index (rowid, text) VALUES ($1, $2)", (row, text)).unwrap();
         }
-        let found = lengths(&Connection::Sqlite(&db), &[1, 2, 3, 4, 5, 6, 7]).unwrap();
-        assert_eq!(found, [0, 1, 127, 128, 300, 20_000, 0]);
+        let lengths = row_lengths(&SqlConnection::Sqlite(&db), &[1, 2, 3, 4, 5, 6, 7]).unwrap();
+        assert_eq!(lengths, [0, 1, 127, 128, 300, 20_000, 0]);
     }
 }

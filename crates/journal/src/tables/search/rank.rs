@@ -1,58 +1,67 @@
-//! Which messages of some threads hold any of some words, best first. No text is read, only the index; which words
-//! matter, and what becomes of the messages, is the asker's matter.
+//! Ranking of messages in given threads by the words that they contain. It reads only the index and no text.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::engines::sql::Connection;
+use crate::engines::sql::SqlConnection;
 use protocol::ThreadId;
 
-use super::candidates::{Question, candidates};
-use super::index::Among;
-use super::{check_words, index_row, phrases, seq_of, thread_of};
-use crate::tables::columns::integer;
-use crate::tables::events::rewinds::Superseding;
-use crate::tables::{page_limit, threads};
-use crate::{RankQuery, Ranked, Require, Result};
+use super::candidates::{CandidateQuery, SearchCandidate, find_candidates};
+use super::index::MessageSubset;
+use super::{check_word_count, compile_words, message_row, row_seq, row_thread_key};
+use crate::tables::columns::encode_counter;
+use crate::tables::events::rewinds::SupersededRanges;
+use crate::tables::{check_page_limit, threads};
+use crate::{RankQuery, RankedMessage, Result, WordMatchMode};
 
-/// One above the highest seq there can be.
-const SEQS: i64 = 1 << 32;
+/// One more than the highest possible seq.
+const SEQ_LIMIT: i64 = 1 << 32;
 
-/// Returns the messages that hold any of the query's words, best first.
-pub(crate) fn rank(db: &Connection, query: &RankQuery) -> Result<Vec<Ranked>> {
-    page_limit("search results", query.limit)?;
-    check_words(query.words.len())?;
-    // A word without a letter or digit keeps its number and finds nothing.
-    let phrases = phrases(db, &query.words);
-    let mut parts: HashMap<i64, (ThreadId, Superseding)> = HashMap::new();
+/// Returns the messages that contain any of the query's words, best first.
+///
+/// # Errors
+/// [`Error::InvalidRequest`](crate::Error::InvalidRequest) if the limit is zero or too large, or the query has too
+/// many words.
+pub(crate) fn rank_messages(db: &SqlConnection, query: &RankQuery) -> Result<Vec<RankedMessage>> {
+    check_page_limit("search results", query.limit)?;
+    check_word_count(query.words.len())?;
+    // A word without letters or digits keeps its index and matches nothing.
+    let phrases = compile_words(db, &query.words);
+    let mut searched: HashMap<i64, (ThreadId, SupersededRanges)> = HashMap::new();
     let mut ranges: Vec<Range<i64>> = Vec::new();
     let mut rows = 0;
-    for part in &query.threads {
-        let Some((key, last_seq)) = threads::end(db, part.thread_id)? else { continue };
-        if parts.contains_key(&key) {
+    for prefix in &query.threads {
+        let Some((key, last_seq)) = threads::key_and_last_seq(db, prefix.thread_id)? else { continue };
+        if searched.contains_key(&key) {
             continue;
         }
-        let before = part.before.map_or(SEQS, |seq| integer(seq).min(SEQS));
-        ranges.push(index_row(key, 0)..index_row(key, 0) + before);
+        let before = prefix.before.map_or(SEQ_LIMIT, |seq| encode_counter(seq).min(SEQ_LIMIT));
+        ranges.push(message_row(key, 0)..message_row(key, 0) + before);
         rows += last_seq.min(before).unsigned_abs();
-        parts.insert(key, (part.thread_id, Superseding::of(db, key)?));
+        searched.insert(key, (prefix.thread_id, SupersededRanges::load(db, key)?));
     }
-    let question = Question {
+    let candidate_query = CandidateQuery {
         phrases: &phrases,
-        require: Require::Any,
+        match_mode: WordMatchMode::Any,
         ranges: &ranges,
-        among: &Among::All,
-        rows,
+        subset: &MessageSubset::All,
+        row_count: rows,
         limit: query.limit,
     };
     let mut is_visible = |row: i64| {
-        Ok(parts.get(&thread_of(row)).is_some_and(|(_, superseded)| !superseded.contains(seq_of(row))))
+        Ok(searched
+            .get(&row_thread_key(row))
+            .is_some_and(|(_, superseded)| !superseded.contains(row_seq(row))))
     };
-    let found = candidates(db, &question, &mut is_visible)?;
-    let ranked = |(row, score, held): (i64, f64, u32)| {
-        let (thread_id, _) = parts.get(&thread_of(row))?;
-        Some(Ranked { thread_id: *thread_id, seq: seq_of(row).unsigned_abs(), score, held })
+    let candidates = find_candidates(db, &candidate_query, &mut is_visible)?;
+    let to_message = |candidate: &SearchCandidate| {
+        let (thread_id, _) = searched.get(&row_thread_key(candidate.row))?;
+        Some(RankedMessage {
+            thread_id: *thread_id,
+            seq: row_seq(candidate.row).unsigned_abs(),
+            score: candidate.score,
+            matched_words: candidate.matched_words,
+        })
     };
-    let best = found.best.iter().take(query.limit).map(|one| (one.row, one.score, one.held));
-    Ok(best.filter_map(ranked).collect())
+    Ok(candidates.best.iter().take(query.limit).filter_map(to_message).collect())
 }

@@ -1,26 +1,32 @@
-//! Whose rows are: the one place where a scope becomes a value that a column `owner` has. Who may ask for which scope is
-//! not known here.
+//! Owners of rows: the only place where an owner scope becomes a value of an `owner` column. The caller is
+//! responsible for using the right scope.
 
-use protocol::{AssistantId, Scope, UserId};
+use protocol::{AssistantId, OwnerScope, UserId};
 
-use crate::owned::owner_name;
+use crate::ownership::owner_name;
 use crate::{Error, Result};
 
-/// Returns what the column `owner` holds of rows in the scope, `''` for the person at the machine; `None` means any.
-pub(crate) fn of(scope: Option<&Scope>) -> Option<&str> {
+/// Returns the value of the column `owner` for rows in a scope: `''` for the person at the machine, `None` for any
+/// owner.
+pub(crate) fn owner_column_value(scope: Option<&OwnerScope>) -> Option<&str> {
     match scope {
-        None | Some(Scope::Everyone) => None,
-        Some(Scope::Owner(owner)) => Some(owner.as_ref().map_or("", UserId::as_str)),
+        None | Some(OwnerScope::Everyone) => None,
+        Some(OwnerScope::Owner(owner)) => Some(owner.as_ref().map_or("", UserId::as_str)),
     }
 }
 
-/// Refuses what is another owner's than the thread it belongs to, whose assistant is `of_thread` as stored.
-pub(crate) fn check(what: &'static str, assistant_id: &AssistantId, of_thread: &str) -> Result<()> {
-    match owner_name(assistant_id.as_str()) == owner_name(of_thread) {
+/// Fails with [`Error::InvalidRequest`] if an assistant has another owner than the thread. `thread_assistant` is the
+/// stored assistant id of the thread.
+pub(crate) fn check_owner(
+    what: &'static str,
+    assistant_id: &AssistantId,
+    thread_assistant: &str,
+) -> Result<()> {
+    match owner_name(assistant_id.as_str()) == owner_name(thread_assistant) {
         true => Ok(()),
         false => {
             let reason = format!("{assistant_id} does not belong to the owner of the thread");
-            Err(Error::Invalid { what, reason })
+            Err(Error::InvalidRequest { what, reason })
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Artifacts: bytes kept under their hash.
 
-use journal::{ARTIFACT_BYTES_MAX, Artifact, Error, HealthDepth, Write};
+use journal::{ARTIFACT_BYTES_MAX, Artifact, Error, HealthCheckDepth, Write};
 use protocol::ThreadId;
 
-use super::Subject;
+use super::SharedStore;
 use super::fixtures::{artifact, at, commit, create};
 
-pub async fn the_same_bytes_are_kept_once(store: Subject) {
+pub async fn the_same_bytes_are_kept_once(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     let kept = artifact(one, 1, &bytes);
@@ -18,10 +18,10 @@ pub async fn the_same_bytes_are_kept_once(store: Subject) {
     assert_eq!(store.artifact(one, &empty.sha256).await.unwrap(), Some(empty.clone()));
     assert_eq!(store.artifact(two, &empty.sha256).await.unwrap(), None, "it is the other thread's");
     let different = commit(&*store, vec![Write::PutArtifact(artifact(two, 1, b"different"))]).await;
-    assert!(matches!(different, Err(Error::Differs { what: "artifact", .. })), "{different:?}");
+    assert!(matches!(different, Err(Error::Conflict { what: "artifact", .. })), "{different:?}");
 }
 
-pub async fn a_name_may_be_shortened_to_eight_digits(store: Subject) {
+pub async fn a_name_may_be_shortened_to_eight_digits(store: SharedStore) {
     let thread_id = create(&*store).await;
     let named = |name: String| Artifact { sha256: name, ..artifact(thread_id, 0, b"x") };
     let name = |beginning: &str| format!("{beginning:0<64}");
@@ -42,33 +42,36 @@ pub async fn a_name_may_be_shortened_to_eight_digits(store: Subject) {
     let long = "a".repeat(65);
     for prefix in ["abcdef01", "abcdef012", "abcdef0", "", "abcdefgh", "ääääääää", &long] {
         let refused = store.artifact(thread_id, prefix).await;
-        assert!(matches!(refused, Err(Error::Invalid { what: "artifact", .. })), "{prefix}: {refused:?}");
+        assert!(
+            matches!(refused, Err(Error::InvalidRequest { what: "artifact", .. })),
+            "{prefix}: {refused:?}"
+        );
     }
     assert_eq!(store.artifact(ThreadId::generate(), "abcdef02").await.unwrap(), None);
 }
 
-pub async fn what_cannot_be_an_artifact_is_refused(store: Subject) {
+pub async fn what_cannot_be_an_artifact_is_refused(store: SharedStore) {
     let thread_id = create(&*store).await;
     let good = artifact(thread_id, 1, b"x");
     let large = Artifact { bytes: vec![0; ARTIFACT_BYTES_MAX + 1], ..good.clone() };
     let named = |sha256: &str| Artifact { sha256: sha256.to_owned(), ..good.clone() };
     for bad in [large, named(""), named("abcdef01"), named(&"A".repeat(64)), named(&"g".repeat(64))] {
         let refused = commit(&*store, vec![Write::PutArtifact(bad)]).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{refused:?}");
     }
     let unknown = Artifact { thread_id: ThreadId::generate(), ..good };
     let unknown = commit(&*store, vec![Write::PutArtifact(unknown)]).await;
     assert!(matches!(unknown, Err(Error::NotFound { what: "thread", .. })), "{unknown:?}");
 }
 
-pub async fn the_largest_artifact_comes_back(store: Subject) {
+pub async fn the_largest_artifact_comes_back(store: SharedStore) {
     let thread_id = create(&*store).await;
     let largest = artifact(thread_id, 1, &vec![7; ARTIFACT_BYTES_MAX]);
     commit(&*store, vec![Write::PutArtifact(largest.clone())]).await.unwrap();
     assert!(store.artifact(thread_id, &largest.sha256).await.unwrap() == Some(largest));
 }
 
-pub async fn h3_an_artifact_goes_with_its_last_thread(store: Subject) {
+pub async fn h3_an_artifact_goes_with_its_last_thread(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     let writes = [artifact(one, 1, b"shared"), artifact(two, 1, b"shared"), artifact(one, 2, b"own")];
     commit(&*store, writes.map(Write::PutArtifact).to_vec()).await.unwrap();
@@ -76,9 +79,9 @@ pub async fn h3_an_artifact_goes_with_its_last_thread(store: Subject) {
     let shared = artifact(two, 1, b"shared");
     assert_eq!(store.artifact(one, &shared.sha256).await.unwrap(), None);
     assert_eq!(store.artifact(two, &shared.sha256).await.unwrap(), Some(shared.clone()));
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
     commit(&*store, vec![Write::DeleteThread { thread_id: two }]).await.unwrap();
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
     // Whatever was kept under the name is gone: other bytes can have it.
     let three = create(&*store).await;
     commit(&*store, vec![Write::PutArtifact(artifact(three, 1, b"other"))]).await.unwrap();

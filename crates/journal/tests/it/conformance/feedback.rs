@@ -2,56 +2,56 @@
 
 use std::sync::Arc;
 
-use journal::{Error, HealthDepth, PAGE_ROWS_MAX, Write};
+use journal::{Error, HealthCheckDepth, PAGE_ROWS_MAX, Write};
 use protocol::{Rating, RunFeedback, RunId, Seq, ThreadId};
 
-use super::Subject;
+use super::SharedStore;
 use super::fixtures::{
-    ai, all_events, append, at, calls, commit, compacted, copy, create, feedback, human, result, rewind, run,
-    seqs, thread, trace, whole_run,
+    ai, all_events, append, at, commit, compaction_event, complete_run, create, feedback, fork, human,
+    rewind, run, seqs, thread, tool_calls, tool_result, trace_event,
 };
 
-async fn given(store: &Subject, given: &RunFeedback) -> Option<RunFeedback> {
+async fn put_and_read(store: &SharedStore, given: &RunFeedback) -> Option<RunFeedback> {
     let mut found = store.feedback(given.thread_id, &[given.run_id], &given.user_id).await.unwrap();
     assert!(found.len() <= 1);
     found.pop()
 }
 
-async fn put(store: &Subject, feedback: &RunFeedback) -> journal::Result<()> {
+async fn put(store: &SharedStore, feedback: &RunFeedback) -> journal::Result<()> {
     commit(&**store, vec![Write::PutFeedback(feedback.clone())]).await.map(|_| ())
 }
 
-pub async fn d2_a_person_has_one_thumb_a_run(store: Subject) {
-    let run = whole_run(&*store, create(&*store).await, vec![human("one"), ai("two")]).await;
+pub async fn d2_a_person_has_one_thumb_a_run(store: SharedStore) {
+    let run = complete_run(&*store, create(&*store).await, vec![human("one"), ai("two")]).await;
     let first =
         RunFeedback { comment: Some("👍 \u{0} 日本".to_owned()), ..feedback(&run, Rating::Up, 5) };
-    assert!(given(&store, &first).await.is_none());
+    assert!(put_and_read(&store, &first).await.is_none());
     for _ in 0..2 {
         put(&store, &first).await.unwrap();
-        assert_eq!(given(&store, &first).await, Some(first.clone()));
+        assert_eq!(put_and_read(&store, &first).await, Some(first.clone()));
     }
     let second = feedback(&run, Rating::Down, 9);
     put(&store, &second).await.unwrap();
     let expected = RunFeedback { created_at: at(5), updated_at: at(9), ..second.clone() };
-    assert_eq!(given(&store, &second).await, Some(expected.clone()));
+    assert_eq!(put_and_read(&store, &second).await, Some(expected.clone()));
     let other = RunFeedback { user_id: "somebody".to_owned(), ..feedback(&run, Rating::Up, 7) };
     put(&store, &other).await.unwrap();
-    assert_eq!(given(&store, &second).await, Some(expected));
-    assert_eq!(given(&store, &other).await, Some(other.clone()));
+    assert_eq!(put_and_read(&store, &second).await, Some(expected));
+    assert_eq!(put_and_read(&store, &other).await, Some(other.clone()));
     let remove = || {
-        let (thread_id, run_id, user_id) = (run.thread_id, run.run_id, RunFeedback::LOCAL.to_owned());
+        let (thread_id, run_id, user_id) = (run.thread_id, run.run_id, RunFeedback::LOCAL_USER.to_owned());
         vec![Write::RemoveFeedback { thread_id, run_id, user_id }]
     };
     for _ in 0..2 {
         commit(&*store, remove()).await.unwrap();
-        assert!(given(&store, &second).await.is_none());
+        assert!(put_and_read(&store, &second).await.is_none());
     }
-    assert_eq!(given(&store, &other).await, Some(other));
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(put_and_read(&store, &other).await, Some(other));
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
-pub async fn d3_of_many_thumbs_at_once_one_row_stays(store: Subject) {
-    let run = whole_run(&*store, create(&*store).await, vec![human("one"), ai("two")]).await;
+pub async fn d3_of_many_thumbs_at_once_one_row_stays(store: SharedStore) {
+    let run = complete_run(&*store, create(&*store).await, vec![human("one"), ai("two")]).await;
     let mut tasks = Vec::new();
     for second in 0..50 {
         let store = Arc::clone(&store);
@@ -61,11 +61,11 @@ pub async fn d3_of_many_thumbs_at_once_one_row_stays(store: Subject) {
     for task in tasks {
         task.await.unwrap().unwrap();
     }
-    assert!(given(&store, &feedback(&run, Rating::Up, 0)).await.is_some());
+    assert!(put_and_read(&store, &feedback(&run, Rating::Up, 0)).await.is_some());
 }
 
-pub async fn d4_only_a_run_of_the_thread_takes_feedback(store: Subject) {
-    let own = whole_run(&*store, create(&*store).await, vec![human("one"), ai("two")]).await;
+pub async fn d4_only_a_run_of_the_thread_takes_feedback(store: SharedStore) {
+    let own = complete_run(&*store, create(&*store).await, vec![human("one"), ai("two")]).await;
     let other = create(&*store).await;
     for wrong in [
         RunFeedback { thread_id: other, ..feedback(&own, Rating::Up, 1) },
@@ -79,57 +79,67 @@ pub async fn d4_only_a_run_of_the_thread_takes_feedback(store: Subject) {
             matches!(&refused, Err(Error::UnknownRun { thread_id, run_id }) if is_told(*thread_id, *run_id)),
             "{refused:?}"
         );
-        assert!(given(&store, &wrong).await.is_none());
+        assert!(put_and_read(&store, &wrong).await.is_none());
     }
-    assert!(given(&store, &feedback(&own, Rating::Up, 1)).await.is_none(), "A8: all or nothing");
+    assert!(put_and_read(&store, &feedback(&own, Rating::Up, 1)).await.is_none(), "A8: all or nothing");
     let unknown = RunFeedback { thread_id: ThreadId::generate(), ..feedback(&own, Rating::Up, 1) };
     let refused = put(&store, &unknown).await;
     assert!(matches!(refused, Err(Error::NotFound { what: "thread", .. })), "{refused:?}");
-    assert!(given(&store, &unknown).await.is_none());
+    assert!(put_and_read(&store, &unknown).await.is_none());
 }
 
-pub async fn d5_only_the_runs_asked_for_are_answered(store: Subject) {
+pub async fn d5_only_the_runs_asked_for_are_answered(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut runs = Vec::new();
     for _ in 0..5 {
-        let run = whole_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
+        let run = complete_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
         put(&store, &feedback(&run, Rating::Up, 1)).await.unwrap();
         runs.push(run.run_id);
     }
     let asked = [runs[3], RunId::generate(), runs[1]];
-    let found = store.feedback(thread_id, &asked, RunFeedback::LOCAL).await.unwrap();
+    let found = store.feedback(thread_id, &asked, RunFeedback::LOCAL_USER).await.unwrap();
     assert_eq!(found.iter().map(|feedback| feedback.run_id).collect::<Vec<_>>(), [runs[3], runs[1]]);
-    assert!(store.feedback(thread_id, &[], RunFeedback::LOCAL).await.unwrap().is_empty());
+    assert!(store.feedback(thread_id, &[], RunFeedback::LOCAL_USER).await.unwrap().is_empty());
 }
 
-pub async fn d8_feedback_goes_with_its_thread_and_survives_everything_else(store: Subject) {
+pub async fn d8_feedback_goes_with_its_thread_and_survives_everything_else(store: SharedStore) {
     let thread = thread();
     let thread_id = thread.thread_id;
     commit(&*store, vec![Write::CreateThread(thread.clone())]).await.unwrap();
-    let run = whole_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
+    let run = complete_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
     let feedback = feedback(&run, Rating::Down, 1);
     put(&store, &feedback).await.unwrap();
-    append(&*store, thread_id, vec![compacted((1, 2), Some(1), "S")]).await.unwrap();
-    assert_eq!(given(&store, &feedback).await, Some(feedback.clone()));
+    append(&*store, thread_id, vec![compaction_event((1, 2), Some(1), "S")]).await.unwrap();
+    assert_eq!(put_and_read(&store, &feedback).await, Some(feedback.clone()));
     rewind(&*store, thread_id, 0).await.unwrap();
-    assert_eq!(given(&store, &feedback).await, Some(feedback.clone()));
+    assert_eq!(put_and_read(&store, &feedback).await, Some(feedback.clone()));
     commit(&*store, vec![Write::DeleteThread { thread_id }, Write::CreateThread(thread)]).await.unwrap();
-    assert!(given(&store, &feedback).await.is_none());
+    assert!(put_and_read(&store, &feedback).await.is_none());
     let refused = put(&store, &feedback).await;
     assert!(matches!(refused, Err(Error::UnknownRun { .. })), "{refused:?}");
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
-pub async fn a_trace_is_every_event_of_its_run_and_no_other(store: Subject) {
+pub async fn a_trace_is_every_event_of_its_run_and_no_other(store: SharedStore) {
     let thread_id = create(&*store).await;
-    append(&*store, thread_id, vec![human("imported"), trace(0)]).await.unwrap();
-    let said = vec![human("go"), calls(&["a"]), result("a", "A"), trace(1), ai("done")];
-    let one = whole_run(&*store, thread_id, said).await;
-    append(&*store, thread_id, vec![trace(2)]).await.unwrap();
-    let two =
-        whole_run(&*store, thread_id, vec![human("and?"), compacted((3, 7), Some(3), "S"), ai("yes")]).await;
+    append(&*store, thread_id, vec![human("imported"), trace_event(0)]).await.unwrap();
+    let said = vec![human("go"), tool_calls(&["a"]), tool_result("a", "A"), trace_event(1), ai("done")];
+    let one = complete_run(&*store, thread_id, said).await;
+    append(&*store, thread_id, vec![trace_event(2)]).await.unwrap();
+    let two = complete_run(
+        &*store,
+        thread_id,
+        vec![human("and?"), compaction_event((3, 7), Some(3), "S"), ai("yes")],
+    )
+    .await;
     // What is told of a run after another began belongs to it all the same.
-    append(&*store, thread_id, vec![trace(3).in_run(one.run_id), trace(4).in_run(two.run_id)]).await.unwrap();
+    append(
+        &*store,
+        thread_id,
+        vec![trace_event(3).with_run(one.run_id), trace_event(4).with_run(two.run_id)],
+    )
+    .await
+    .unwrap();
     let before = all_events(&*store, thread_id, &[]).await;
     rewind(&*store, thread_id, 4).await.unwrap();
     for (run, expected) in [(&one, vec![3, 4, 5, 6, 7, 12]), (&two, vec![9, 10, 11, 13])] {
@@ -153,14 +163,14 @@ pub async fn a_trace_is_every_event_of_its_run_and_no_other(store: Subject) {
     }
     for limit in [0, PAGE_ROWS_MAX + 1] {
         let refused = store.run_events(thread_id, one.run_id, 0, limit).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })), "{limit}");
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{limit}");
     }
 }
 
-pub async fn b17_a_run_is_traced_in_its_own_thread_only(store: Subject) {
+pub async fn b17_a_run_is_traced_in_its_own_thread_only(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let run = whole_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
-    let fork = copy(&*store, thread_id, None).await;
+    let run = complete_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
+    let fork = fork(&*store, thread_id, None).await;
     for (thread_id, run_id) in [
         (fork, run.run_id),
         (create(&*store).await, run.run_id),
@@ -171,12 +181,12 @@ pub async fn b17_a_run_is_traced_in_its_own_thread_only(store: Subject) {
     }
 }
 
-pub async fn a_run_without_events_has_an_empty_trace(store: Subject) {
+pub async fn a_run_without_events_has_an_empty_trace(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("one")]).await.unwrap();
     let run = run(thread_id, "one");
     commit(&*store, vec![Write::AdmitRun(run.clone())]).await.unwrap();
     assert!(store.run_events(thread_id, run.run_id, 0, 5).await.unwrap().is_empty());
-    append(&*store, thread_id, vec![trace(0).in_run(run.run_id)]).await.unwrap();
+    append(&*store, thread_id, vec![trace_event(0).with_run(run.run_id)]).await.unwrap();
     assert_eq!(seqs(&store.run_events(thread_id, run.run_id, 0, 5).await.unwrap()), [2]);
 }

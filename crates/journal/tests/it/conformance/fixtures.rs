@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use journal::view::HistoryEntry;
 use journal::{
-    Artifact, Committed, EventQuery, HistoryQuery, Hit, Place, Require, Result, RunPatch, SearchQuery, Store,
-    Transaction, Write, history_page,
+    Artifact, CommitReceipt, EventQuery, HistoryQuery, HitLocation, IndexHit, Result, RunPatch, SearchQuery,
+    Store, Transaction, WordMatchMode, Write, history_page,
 };
 use protocol::{
-    AiMessage, AssistantId, Block, Category, Checkpoint, CheckpointId, CheckpointSource, CompactionUndone,
-    Event, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Interrupt, InterruptId,
-    InterruptPayload, InterruptStatus, Message, NewEvent, Proposal, Rating, Run, RunFeedback, RunId,
-    RunStatus, Seq, Thread, ThreadId, ToolMessage, ToolStatus, Usage,
+    AiMessage, AssistantId, Category, Checkpoint, CheckpointId, CheckpointSource, CompactionUndone,
+    ContentBlock, Event, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Interrupt,
+    InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, Proposal, Rating, Run, RunFeedback,
+    RunId, RunStatus, Seq, Thread, ThreadId, ToolMessage, ToolStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -116,54 +116,54 @@ pub fn proposal(handoff: &Handoff, iteration: u32, summary_md: &str) -> Proposal
 }
 
 pub fn human(text: &str) -> NewEvent {
-    NewEvent::message(&Message::human(text), at(1)).unwrap()
+    NewEvent::from_message(&Message::human(text), at(1)).unwrap()
 }
 
 pub fn ai(text: &str) -> NewEvent {
-    NewEvent::message(&Message::ai(text), at(1)).unwrap()
+    NewEvent::from_message(&Message::ai(text), at(1)).unwrap()
 }
 
 /// A model's message that makes calls of these ids.
-pub fn calls(ids: &[&str]) -> NewEvent {
-    let call = |id: &&str| Block::ToolCall {
+pub fn tool_calls(ids: &[&str]) -> NewEvent {
+    let call = |id: &&str| ContentBlock::ToolCall {
         id: (*id).to_owned(),
         name: "read_file".to_owned(),
         args: json!({"path": *id}),
     };
     let message = AiMessage { content: ids.iter().map(call).collect(), ..AiMessage::default() };
-    NewEvent::message(&Message::Ai(message), at(1)).unwrap()
+    NewEvent::from_message(&Message::Ai(message), at(1)).unwrap()
 }
 
 /// The result of the call of that id.
-pub fn result(call_id: &str, text: &str) -> NewEvent {
+pub fn tool_result(call_id: &str, text: &str) -> NewEvent {
     let message = ToolMessage {
         id: None,
         call_id: call_id.to_owned(),
         name: None,
-        content: vec![Block::text(text)],
+        content: vec![ContentBlock::text(text)],
         status: ToolStatus::Success,
     };
-    NewEvent::message(&Message::Tool(message), at(1)).unwrap()
+    NewEvent::from_message(&Message::Tool(message), at(1)).unwrap()
 }
 
 /// The marker of a compaction of `first ..= last`, that keeps a request verbatim.
-pub fn compacted((first_seq, last_seq): (Seq, Seq), request: Option<Seq>, summary: &str) -> NewEvent {
+pub fn compaction_event((first_seq, last_seq): (Seq, Seq), request: Option<Seq>, summary: &str) -> NewEvent {
     let content = json!({
         "schema_version": 1, "trigger": "auto", "first_seq": first_seq, "last_seq": last_seq,
         "replaced_count": 1, "kept_count": 1, "tokens_before": 900, "tokens_after": 90, "model": "extractive",
         "summary": summary, "sections": {"goal": "g"}, "carry_over": {}, "last_request_seq": request,
         "duration_ms": 1,
     });
-    fact(EventType::Compacted, &content)
+    event(EventType::Compacted, &content)
 }
 
-pub fn undone(marker_seq: Seq, clip_seqs: Vec<Seq>) -> NewEvent {
-    fact(EventType::CompactionUndone, &json!(CompactionUndone { marker_seq, clip_seqs }))
+pub fn undo_event(marker_seq: Seq, clip_seqs: Vec<Seq>) -> NewEvent {
+    event(EventType::CompactionUndone, &json!(CompactionUndone { marker_seq, clip_seqs }))
 }
 
-pub fn clipped(seq: Seq, text: &str) -> NewEvent {
+pub fn clip_event(seq: Seq, text: &str) -> NewEvent {
     let content = json!({"seq": seq, "call_id": "c", "sha256": "0".repeat(64), "bytes": 9, "text": text});
-    fact(EventType::ResultClipped, &content)
+    event(EventType::ResultClipped, &content)
 }
 
 /// What the local person thinks of a run.
@@ -171,7 +171,7 @@ pub fn feedback(run: &Run, rating: Rating, second: i64) -> RunFeedback {
     RunFeedback {
         thread_id: run.thread_id,
         run_id: run.run_id,
-        user_id: RunFeedback::LOCAL.to_owned(),
+        user_id: RunFeedback::LOCAL_USER.to_owned(),
         rating,
         comment: None,
         created_at: at(second),
@@ -179,7 +179,7 @@ pub fn feedback(run: &Run, rating: Rating, second: i64) -> RunFeedback {
     }
 }
 
-pub fn fact(event_type: EventType, content: &Value) -> NewEvent {
+pub fn event(event_type: EventType, content: &Value) -> NewEvent {
     NewEvent::new(event_type, content, at(1)).unwrap()
 }
 
@@ -193,11 +193,11 @@ pub fn artifact(thread_id: ThreadId, number: u8, bytes: &[u8]) -> Artifact {
     }
 }
 
-pub fn trace(number: u64) -> NewEvent {
+pub fn trace_event(number: u64) -> NewEvent {
     NewEvent::new(EventType::MemoryRead, &json!({"sources": [], "number": number}), at(1)).unwrap()
 }
 
-pub async fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<Committed> {
+pub async fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<CommitReceipt> {
     store.commit(Transaction { fence: None, writes }).await
 }
 
@@ -212,7 +212,7 @@ pub async fn rewind(store: &dyn Store, thread_id: ThreadId, keep_seq: Seq) -> Re
     let content = json!({"keep_seq": keep_seq, "superseded": superseded});
     let writes = vec![
         Write::Rewind { thread_id, keep_seq, at: at(3) },
-        Write::Append { thread_id, events: vec![fact(EventType::ThreadRewound, &content)] },
+        Write::Append { thread_id, events: vec![event(EventType::ThreadRewound, &content)] },
     ];
     Ok(commit(store, writes).await?.seqs.remove(0))
 }
@@ -220,15 +220,15 @@ pub async fn rewind(store: &dyn Store, thread_id: ThreadId, keep_seq: Seq) -> Re
 /// A search for every word of `text` in everything.
 pub fn search_for(text: &str) -> SearchQuery {
     let words = text.split_whitespace().map(str::to_owned).collect();
-    SearchQuery { words, require: Require::Every, limit: 50, ..SearchQuery::default() }
+    SearchQuery { words, match_mode: WordMatchMode::All, limit: 50, ..SearchQuery::default() }
 }
 
 /// Finds the messages that hold every word of `text`.
 pub async fn messages(store: &dyn Store, text: &str) -> Vec<(ThreadId, Seq)> {
     let hits = store.search(search_for(text)).await.unwrap();
-    let place = |hit: Hit| match hit.place {
-        Place::Message { thread_id, seq, .. } => Some((thread_id, seq)),
-        Place::Summary { .. } | Place::Handoff { .. } | Place::Item { .. } => None,
+    let place = |hit: IndexHit| match hit.location {
+        HitLocation::Message { thread_id, seq, .. } => Some((thread_id, seq)),
+        HitLocation::Summary { .. } | HitLocation::Handoff { .. } | HitLocation::Item { .. } => None,
     };
     hits.into_iter().filter_map(place).collect()
 }
@@ -249,9 +249,9 @@ pub async fn create_run(store: &dyn Store, owner: &str) -> Run {
 }
 
 /// A run of the thread, from its admission to its end, with these events.
-pub async fn whole_run(store: &dyn Store, thread_id: ThreadId, events: Vec<NewEvent>) -> Run {
+pub async fn complete_run(store: &dyn Store, thread_id: ThreadId, events: Vec<NewEvent>) -> Run {
     let run = run(thread_id, "one");
-    let events = events.into_iter().map(|event| event.in_run(run.run_id)).collect();
+    let events = events.into_iter().map(|event| event.with_run(run.run_id)).collect();
     let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
     let writes = vec![
         Write::AdmitRun(run.clone()),
@@ -263,7 +263,7 @@ pub async fn whole_run(store: &dyn Store, thread_id: ThreadId, events: Vec<NewEv
 }
 
 /// Copies a thread into a new one.
-pub async fn copy(store: &dyn Store, from: ThreadId, until: Option<Seq>) -> ThreadId {
+pub async fn fork(store: &dyn Store, from: ThreadId, until: Option<Seq>) -> ThreadId {
     let fork = thread();
     let into = fork.thread_id;
     let writes = vec![Write::CreateThread(fork), Write::CopyEvents { from, until, into }];

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use journal::{
-    Error, HandoffFilter, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, OutboxQuery, Write,
+    Error, HandoffFilter, HandoffPatch, ImportProgress, ImportSource, OutboxItem, OutboxQuery, Write,
 };
 use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, RunId, ThreadId};
 use serde_json::json;
 
-use super::Subject;
+use super::SharedStore;
 use super::fixtures::{append, at, commit, create, handoff, human, proposal};
 
-fn moved(handoff: &Handoff, from: HandoffStatus, to: HandoffStatus) -> Write {
+fn transition_write(handoff: &Handoff, from: HandoffStatus, to: HandoffStatus) -> Write {
     let handoff_id = handoff.handoff_id;
-    Write::MoveHandoff { handoff_id, from, to, patch: HandoffPatch::default(), at: at(9) }
+    Write::TransitionHandoff { handoff_id, from, to, patch: HandoffPatch::default(), at: at(9) }
 }
 
-pub async fn a_parent_has_one_pending_handoff(store: Subject) {
+pub async fn a_parent_has_one_pending_handoff(store: SharedStore) {
     let parent = create(&*store).await;
     let (first, second) = (handoff(parent, 1), handoff(parent, 2));
     // The same request twice, because an answer was lost, is one handoff.
@@ -31,16 +31,19 @@ pub async fn a_parent_has_one_pending_handoff(store: Subject) {
     // Another thread of the same assistant may have its own.
     let other = handoff(create(&*store).await, 3);
     commit(&*store, vec![Write::CreateHandoff(other)]).await.unwrap();
-    commit(&*store, vec![moved(&first, HandoffStatus::Requested, HandoffStatus::Failed)]).await.unwrap();
+    commit(&*store, vec![transition_write(&first, HandoffStatus::Requested, HandoffStatus::Failed)])
+        .await
+        .unwrap();
     commit(&*store, vec![Write::CreateHandoff(second.clone())]).await.unwrap();
-    let back = commit(&*store, vec![moved(&first, HandoffStatus::Failed, HandoffStatus::Drafting)]).await;
+    let back =
+        commit(&*store, vec![transition_write(&first, HandoffStatus::Failed, HandoffStatus::Drafting)]).await;
     assert!(matches!(back, Err(Error::HandoffPending { handoff_id, .. }) if handoff_id == second.handoff_id));
     let different = Handoff { child_thread_id: ThreadId::generate(), ..second };
     let different = commit(&*store, vec![Write::CreateHandoff(different)]).await;
-    assert!(matches!(different, Err(Error::Differs { what: "handoff", .. })), "{different:?}");
+    assert!(matches!(different, Err(Error::Conflict { what: "handoff", .. })), "{different:?}");
 }
 
-pub async fn a_handoff_moves_from_where_it_stands(store: Subject) {
+pub async fn a_handoff_moves_from_where_it_stands(store: SharedStore) {
     let handoff = handoff(create(&*store).await, 1);
     commit(&*store, vec![Write::CreateHandoff(handoff.clone())]).await.unwrap();
     assert_eq!(store.handoff(handoff.handoff_id).await.unwrap(), Some(handoff.clone()));
@@ -50,7 +53,7 @@ pub async fn a_handoff_moves_from_where_it_stands(store: Subject) {
         accepted_sha256: Some("ab".to_owned()),
         note: Some("why".to_owned()),
     };
-    let full = Write::MoveHandoff {
+    let full = Write::TransitionHandoff {
         handoff_id: handoff.handoff_id,
         from: HandoffStatus::Requested,
         to: HandoffStatus::AwaitingDecision,
@@ -69,26 +72,33 @@ pub async fn a_handoff_moves_from_where_it_stands(store: Subject) {
     };
     assert_eq!(store.handoff(handoff.handoff_id).await.unwrap(), Some(expected.clone()));
     let refused = commit(&*store, vec![full]).await;
-    assert!(matches!(refused, Err(Error::HandoffMoved { status: HandoffStatus::AwaitingDecision, .. })));
-    commit(&*store, vec![moved(&handoff, HandoffStatus::AwaitingDecision, HandoffStatus::Accepted)])
-        .await
-        .unwrap();
+    assert!(matches!(
+        refused,
+        Err(Error::HandoffStatusChanged { status: HandoffStatus::AwaitingDecision, .. })
+    ));
+    commit(
+        &*store,
+        vec![transition_write(&handoff, HandoffStatus::AwaitingDecision, HandoffStatus::Accepted)],
+    )
+    .await
+    .unwrap();
     let stored = store.handoff(handoff.handoff_id).await.unwrap().unwrap();
     assert_eq!(stored, Handoff { status: HandoffStatus::Accepted, updated_at: at(9), ..expected });
     let unknown = Handoff { handoff_id: HandoffId::generate(), ..handoff };
     let unknown =
-        commit(&*store, vec![moved(&unknown, HandoffStatus::Requested, HandoffStatus::Failed)]).await;
+        commit(&*store, vec![transition_write(&unknown, HandoffStatus::Requested, HandoffStatus::Failed)])
+            .await;
     assert!(matches!(unknown, Err(Error::NotFound { what: "handoff", .. })), "{unknown:?}");
 }
 
-pub async fn g20_of_concurrent_moves_one_wins(store: Subject) {
+pub async fn g20_of_concurrent_moves_one_wins(store: SharedStore) {
     let handoff = handoff(create(&*store).await, 1);
     commit(&*store, vec![Write::CreateHandoff(handoff.clone())]).await.unwrap();
     let mut tasks = Vec::new();
     for number in 0..10 {
         let store = Arc::clone(&store);
         let to = if number % 2 == 0 { HandoffStatus::Accepted } else { HandoffStatus::Declined };
-        let write = moved(&handoff, HandoffStatus::Requested, to);
+        let write = transition_write(&handoff, HandoffStatus::Requested, to);
         tasks.push(tokio::spawn(async move { (commit(&*store, vec![write]).await, to) }));
     }
     let mut winners = Vec::new();
@@ -96,7 +106,7 @@ pub async fn g20_of_concurrent_moves_one_wins(store: Subject) {
     for task in tasks {
         match task.await.unwrap() {
             (Ok(_), to) => winners.push(to),
-            (Err(Error::HandoffMoved { status, .. }), _) => outcomes.push(status),
+            (Err(Error::HandoffStatusChanged { status, .. }), _) => outcomes.push(status),
             (Err(other), _) => panic!("{other:?}"),
         }
     }
@@ -104,7 +114,7 @@ pub async fn g20_of_concurrent_moves_one_wins(store: Subject) {
     assert!(outcomes.iter().all(|outcome| *outcome == winners[0]), "each loser is told the outcome");
 }
 
-pub async fn g1_a_stored_proposal_never_changes(store: Subject) {
+pub async fn g1_a_stored_proposal_never_changes(store: SharedStore) {
     let handoff = handoff(create(&*store).await, 1);
     let first = proposal(&handoff, 0, "first\r\ntext \u{2028} 👍");
     let unknown = commit(&*store, vec![Write::PutProposal(first.clone())]).await;
@@ -118,14 +128,14 @@ pub async fn g1_a_stored_proposal_never_changes(store: Subject) {
     ];
     commit(&*store, writes).await.unwrap();
     let differs = commit(&*store, vec![Write::PutProposal(proposal(&handoff, 0, "changed"))]).await;
-    assert!(matches!(differs, Err(Error::Differs { what: "proposal", .. })), "{differs:?}");
+    assert!(matches!(differs, Err(Error::Conflict { what: "proposal", .. })), "{differs:?}");
     assert_eq!(store.proposals(handoff.handoff_id).await.unwrap(), [first, second]);
 }
 
-pub async fn a_stopped_first_draft_leaves_no_handoff(store: Subject) {
+pub async fn a_stopped_first_draft_leaves_no_handoff(store: SharedStore) {
     let parent = create(&*store).await;
     let (stopped, next) = (handoff(parent, 1), handoff(parent, 2));
-    let forget = |handoff: &Handoff| Write::ForgetHandoff { handoff_id: handoff.handoff_id };
+    let forget = |handoff: &Handoff| Write::DeleteHandoff { handoff_id: handoff.handoff_id };
     commit(&*store, vec![Write::CreateHandoff(stopped.clone())]).await.unwrap();
     // Forgotten twice, because an answer was lost; and its place is free at once.
     let writes = vec![forget(&stopped), forget(&stopped), Write::CreateHandoff(next.clone())];
@@ -133,12 +143,12 @@ pub async fn a_stopped_first_draft_leaves_no_handoff(store: Subject) {
     assert_eq!(store.handoff(stopped.handoff_id).await.unwrap(), None);
     commit(&*store, vec![Write::PutProposal(proposal(&next, 0, "text"))]).await.unwrap();
     let kept = commit(&*store, vec![forget(&next)]).await;
-    assert!(matches!(kept, Err(Error::Differs { what: "handoff", .. })), "{kept:?}");
+    assert!(matches!(kept, Err(Error::Conflict { what: "handoff", .. })), "{kept:?}");
     assert_eq!(store.handoffs(HandoffFilter::default()).await.unwrap(), std::slice::from_ref(&next));
     assert_eq!(store.proposals(next.handoff_id).await.unwrap().len(), 1);
 }
 
-pub async fn handoffs_are_found_by_what_is_known(store: Subject) {
+pub async fn handoffs_are_found_by_what_is_known(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     let failed = Handoff { status: HandoffStatus::Failed, ..handoff(one, 1) };
     let pending = handoff(one, 3);
@@ -167,7 +177,7 @@ pub async fn handoffs_are_found_by_what_is_known(store: Subject) {
     }
 }
 
-pub async fn the_outbox_keeps_one_item_a_key(store: Subject) {
+pub async fn the_outbox_keeps_one_item_a_key(store: SharedStore) {
     let item = |key: &str, attempts, second| OutboxItem {
         kind: "mirror_summary".to_owned(),
         key: key.to_owned(),
@@ -176,20 +186,21 @@ pub async fn the_outbox_keeps_one_item_a_key(store: Subject) {
         created_at: at(second),
     };
     let other = OutboxItem { kind: "other".to_owned(), ..item("a", 0, 0) };
-    let writes = [item("a", 0, 2), item("b", 0, 1), item("a", 1, 2), other].map(Write::Enqueue);
+    let writes = [item("a", 0, 2), item("b", 0, 1), item("a", 1, 2), other].map(Write::PutOutboxItem);
     commit(&*store, writes.to_vec()).await.unwrap();
     assert_eq!(
-        store.outbox(OutboxQuery::of("mirror_summary", 10)).await.unwrap(),
+        store.outbox(OutboxQuery::for_kind("mirror_summary", 10)).await.unwrap(),
         [item("b", 0, 1), item("a", 1, 2)]
     );
-    let dequeue = Write::Dequeue { kind: "mirror_summary".to_owned(), key: "b".to_owned(), created_at: None };
+    let dequeue =
+        Write::RemoveOutboxItem { kind: "mirror_summary".to_owned(), key: "b".to_owned(), created_at: None };
     commit(&*store, vec![dequeue.clone(), dequeue]).await.unwrap();
-    assert_eq!(store.outbox(OutboxQuery::of("mirror_summary", 10)).await.unwrap(), [item("a", 1, 2)]);
-    assert!(store.outbox(OutboxQuery::of("unknown", 10)).await.unwrap().is_empty());
+    assert_eq!(store.outbox(OutboxQuery::for_kind("mirror_summary", 10)).await.unwrap(), [item("a", 1, 2)]);
+    assert!(store.outbox(OutboxQuery::for_kind("unknown", 10)).await.unwrap().is_empty());
 }
 
 /// Whoever did what an item asked for takes away that one, and not what was asked for meanwhile.
-pub async fn an_item_that_took_the_place_of_another_stays(store: Subject) {
+pub async fn an_item_that_took_the_place_of_another_stays(store: SharedStore) {
     let item = |second| OutboxItem {
         kind: "due".to_owned(),
         key: "a".to_owned(),
@@ -197,16 +208,21 @@ pub async fn an_item_that_took_the_place_of_another_stays(store: Subject) {
         attempts: 0,
         created_at: at(second),
     };
-    let done =
-        |second| Write::Dequeue { kind: "due".to_owned(), key: "a".to_owned(), created_at: Some(at(second)) };
-    commit(&*store, vec![Write::Enqueue(item(1)), Write::Enqueue(item(2)), done(1)]).await.unwrap();
-    assert_eq!(store.outbox(OutboxQuery::of("due", 10)).await.unwrap(), [item(2)]);
+    let done = |second| Write::RemoveOutboxItem {
+        kind: "due".to_owned(),
+        key: "a".to_owned(),
+        created_at: Some(at(second)),
+    };
+    commit(&*store, vec![Write::PutOutboxItem(item(1)), Write::PutOutboxItem(item(2)), done(1)])
+        .await
+        .unwrap();
+    assert_eq!(store.outbox(OutboxQuery::for_kind("due", 10)).await.unwrap(), [item(2)]);
     commit(&*store, vec![done(2)]).await.unwrap();
-    assert_eq!(store.outbox(OutboxQuery::of("due", 10)).await.unwrap(), []);
+    assert_eq!(store.outbox(OutboxQuery::for_kind("due", 10)).await.unwrap(), []);
 }
 
 /// Of two that take an item on, one does, and who lost it brings it back by no change of its own.
-pub async fn an_item_is_changed_by_one_alone(store: Subject) {
+pub async fn an_item_is_changed_by_one_alone(store: SharedStore) {
     let item = |payload: &str, attempts| OutboxItem {
         kind: "due".to_owned(),
         key: "a".to_owned(),
@@ -214,49 +230,49 @@ pub async fn an_item_is_changed_by_one_alone(store: Subject) {
         attempts,
         created_at: at(1),
     };
-    let change = |was: OutboxItem, payload: &str, attempts| Write::ChangeQueued {
-        was,
+    let change = |was: OutboxItem, payload: &str, attempts| Write::UpdateOutboxItem {
+        expected: was,
         payload: json!({"of": payload}),
         attempts,
     };
     let (nobodys, first) = (item("", 0), item("first", 0));
-    commit(&*store, vec![Write::Enqueue(nobodys.clone())]).await.unwrap();
+    commit(&*store, vec![Write::PutOutboxItem(nobodys.clone())]).await.unwrap();
     commit(&*store, vec![change(nobodys.clone(), "first", 0)]).await.unwrap();
     let late = commit(&*store, vec![change(nobodys, "second", 0)]).await;
-    assert!(matches!(late, Err(Error::Differs { what: "outbox item", .. })), "{late:?}");
+    assert!(matches!(late, Err(Error::Conflict { what: "outbox item", .. })), "{late:?}");
     assert_eq!(store.outbox_item("due", "a").await.unwrap(), Some(first.clone()));
     commit(&*store, vec![change(first, "first", 1)]).await.unwrap();
-    let done = Write::Dequeue { kind: "due".to_owned(), key: "a".to_owned(), created_at: None };
+    let done = Write::RemoveOutboxItem { kind: "due".to_owned(), key: "a".to_owned(), created_at: None };
     commit(&*store, vec![done]).await.unwrap();
     let gone = commit(&*store, vec![change(item("first", 1), "first", 2)]).await;
-    assert!(matches!(gone, Err(Error::Differs { .. })), "{gone:?}");
+    assert!(matches!(gone, Err(Error::Conflict { .. })), "{gone:?}");
     assert_eq!(store.outbox_item("due", "a").await.unwrap(), None);
 }
 
-pub async fn the_outbox_is_read_in_pages(store: Subject) {
+pub async fn the_outbox_is_read_in_pages(store: SharedStore) {
     let item = |key: String, second| {
         let (kind, created_at) = ("due".to_owned(), at(second));
-        Write::Enqueue(OutboxItem { kind, key, payload: json!(null), attempts: 0, created_at })
+        Write::PutOutboxItem(OutboxItem { kind, key, payload: json!(null), attempts: 0, created_at })
     };
-    assert_eq!(store.outbox_waiting("due", None).await.unwrap(), (0, None));
+    assert_eq!(store.outbox_backlog("due", None).await.unwrap(), (0, None));
     let items = (0..7).map(|number| item(format!("k{number}"), 9 - number / 3));
     commit(&*store, items.collect()).await.unwrap();
-    assert_eq!(store.outbox_waiting("due", None).await.unwrap(), (7, Some(at(7))));
-    let (mut query, mut keys) = (OutboxQuery::of("due", 2), Vec::new());
+    assert_eq!(store.outbox_backlog("due", None).await.unwrap(), (7, Some(at(7))));
+    let (mut query, mut keys) = (OutboxQuery::for_kind("due", 2), Vec::new());
     loop {
         let page = store.outbox(query.clone()).await.unwrap();
-        query.after = page.last().map(OutboxItem::place);
+        query.after = page.last().map(OutboxItem::cursor);
         keys.extend(page.iter().map(|item| item.key.clone()));
         if page.len() < 2 {
             break;
         }
     }
     assert_eq!(keys, ["k6", "k3", "k4", "k5", "k0", "k1", "k2"]);
-    let none = store.outbox(OutboxQuery::of("due", 0)).await;
-    assert!(matches!(none, Err(Error::Invalid { .. })), "{none:?}");
+    let none = store.outbox(OutboxQuery::for_kind("due", 0)).await;
+    assert!(matches!(none, Err(Error::InvalidRequest { .. })), "{none:?}");
 }
 
-pub async fn an_import_is_remembered(store: Subject) {
+pub async fn an_import_is_remembered(store: SharedStore) {
     let thread_id = create(&*store).await;
     let source = |entries: u64| ImportSource {
         source_key: "claude:abc".to_owned(),
@@ -267,14 +283,14 @@ pub async fn an_import_is_remembered(store: Subject) {
     };
     assert_eq!(store.import_source("claude:abc").await.unwrap(), None);
     let put = |entries, expected| Write::PutImport { source: source(entries), expected };
-    let so_far = |entries, last_seq| Some(ImportedSoFar { entries, last_seq });
+    let so_far = |entries, last_seq| Some(ImportProgress { entries, last_seq });
     commit(&*store, vec![put(3, None)]).await.unwrap();
     commit(&*store, vec![put(5, so_far(3, 0))]).await.unwrap();
     assert_eq!(store.import_source("claude:abc").await.unwrap(), Some(source(5)));
     assert_eq!(store.import_source("claude:ab").await.unwrap(), None);
 }
 
-pub async fn an_import_goes_on_only_from_where_it_was_believed_to_be(store: Subject) {
+pub async fn an_import_goes_on_only_from_where_it_was_believed_to_be(store: SharedStore) {
     let (thread_id, other) = (create(&*store).await, create(&*store).await);
     let put = |thread_id, entries, expected| {
         let source = ImportSource {
@@ -286,7 +302,7 @@ pub async fn an_import_goes_on_only_from_where_it_was_believed_to_be(store: Subj
         };
         Write::PutImport { source, expected }
     };
-    let so_far = |entries, last_seq| Some(ImportedSoFar { entries, last_seq });
+    let so_far = |entries, last_seq| Some(ImportProgress { entries, last_seq });
     append(&*store, thread_id, vec![human("one")]).await.unwrap();
     commit(&*store, vec![put(thread_id, 1, None)]).await.unwrap();
     let stored = store.import_source("claude:abc").await.unwrap();
@@ -298,7 +314,7 @@ pub async fn an_import_goes_on_only_from_where_it_was_believed_to_be(store: Subj
     ] {
         let events = Write::Append { thread_id, events: vec![human("two")] };
         let outcome = commit(&*store, vec![write, events]).await;
-        assert!(matches!(outcome, Err(Error::Differs { what: "import", .. })), "{case}: {outcome:?}");
+        assert!(matches!(outcome, Err(Error::Conflict { what: "import", .. })), "{case}: {outcome:?}");
         assert_eq!(store.import_source("claude:abc").await.unwrap(), stored, "{case}");
         assert_eq!(store.thread(thread_id).await.unwrap().unwrap().last_seq, 1, "{case}");
     }

@@ -7,10 +7,10 @@ use journal::{Error, EventQuery, PAGE_ROWS_MAX, Write};
 use protocol::{Category, NewEvent, RunId, ThreadId};
 use serde_json::value::RawValue;
 
-use super::Subject;
-use super::fixtures::{all_events, append, at, commit, create, human, search_for, seqs, thread, trace};
+use super::SharedStore;
+use super::fixtures::{all_events, append, at, commit, create, human, search_for, seqs, thread, trace_event};
 
-pub async fn a1_seqs_of_concurrent_writers_have_no_gap(store: Subject) {
+pub async fn a1_seqs_of_concurrent_writers_have_no_gap(store: SharedStore) {
     const WRITERS: u64 = 50;
     const EVENTS: u64 = 200;
     let thread_id = create(&*store).await;
@@ -20,7 +20,9 @@ pub async fn a1_seqs_of_concurrent_writers_have_no_gap(store: Subject) {
         tasks.push(tokio::spawn(async move {
             let mut seqs = Vec::new();
             for number in 0..EVENTS {
-                seqs.extend(append(&*store, thread_id, vec![trace(writer * EVENTS + number)]).await.unwrap());
+                seqs.extend(
+                    append(&*store, thread_id, vec![trace_event(writer * EVENTS + number)]).await.unwrap(),
+                );
             }
             assert!(seqs.is_sorted_by(|one, next| one < next), "a writer sees its own seqs grow");
             seqs
@@ -35,28 +37,28 @@ pub async fn a1_seqs_of_concurrent_writers_have_no_gap(store: Subject) {
     assert_eq!(seqs(&all_events(&*store, thread_id, &[]).await), given);
 }
 
-pub async fn a1_seqs_of_threads_are_independent(store: Subject) {
+pub async fn a1_seqs_of_threads_are_independent(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
-    assert_eq!(append(&*store, one, vec![trace(0), trace(1)]).await.unwrap(), [1, 2]);
-    assert_eq!(append(&*store, two, vec![trace(0)]).await.unwrap(), [1]);
-    assert_eq!(append(&*store, one, vec![trace(2)]).await.unwrap(), [3]);
+    assert_eq!(append(&*store, one, vec![trace_event(0), trace_event(1)]).await.unwrap(), [1, 2]);
+    assert_eq!(append(&*store, two, vec![trace_event(0)]).await.unwrap(), [1]);
+    assert_eq!(append(&*store, one, vec![trace_event(2)]).await.unwrap(), [3]);
     assert_eq!(all_events(&*store, two, &[]).await.len(), 1);
 }
 
-pub async fn a2_seq_is_never_reused(store: Subject) {
+pub async fn a2_seq_is_never_reused(store: SharedStore) {
     let thread = thread();
     let thread_id = thread.thread_id;
     commit(&*store, vec![Write::CreateThread(thread.clone())]).await.unwrap();
-    assert_eq!(append(&*store, thread_id, vec![trace(0), trace(1)]).await.unwrap(), [1, 2]);
+    assert_eq!(append(&*store, thread_id, vec![trace_event(0), trace_event(1)]).await.unwrap(), [1, 2]);
     commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
     commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
-    assert_eq!(append(&*store, thread_id, vec![trace(2)]).await.unwrap(), [3]);
+    assert_eq!(append(&*store, thread_id, vec![trace_event(2)]).await.unwrap(), [3]);
 }
 
-pub async fn a5_events_of_several_runs_keep_their_run(store: Subject) {
+pub async fn a5_events_of_several_runs_keep_their_run(store: SharedStore) {
     let thread_id = create(&*store).await;
     let runs = [Some(RunId::generate()), None, Some(RunId::generate())];
-    let events = runs.map(|run_id| NewEvent { run_id, ..trace(0) });
+    let events = runs.map(|run_id| NewEvent { run_id, ..trace_event(0) });
     let ids = events.each_ref().map(|event| event.event_id);
     append(&*store, thread_id, events.to_vec()).await.unwrap();
     let stored = all_events(&*store, thread_id, &[]).await;
@@ -65,7 +67,7 @@ pub async fn a5_events_of_several_runs_keep_their_run(store: Subject) {
     assert!(stored.iter().all(|event| event.created_at == at(1) && event.thread_id == thread_id));
 }
 
-pub async fn a6_content_comes_back_byte_for_byte(store: Subject) {
+pub async fn a6_content_comes_back_byte_for_byte(store: SharedStore) {
     let thread_id = create(&*store).await;
     let line = format!("\"{}\"", "x".repeat(1 << 20));
     let escapes: String = (0..0x20).map(|code| format!("\\u{code:04x}")).collect();
@@ -95,7 +97,7 @@ pub async fn a6_content_comes_back_byte_for_byte(store: Subject) {
     }
 }
 
-pub async fn a6_every_time_comes_back_to_the_nanosecond(store: Subject) {
+pub async fn a6_every_time_comes_back_to_the_nanosecond(store: SharedStore) {
     let thread_id = create(&*store).await;
     let times = [
         "-009999-01-02T01:59:59Z",
@@ -106,59 +108,61 @@ pub async fn a6_every_time_comes_back_to_the_nanosecond(store: Subject) {
         "9999-12-30T22:00:00.999999999Z",
     ]
     .map(|time| time.parse::<Timestamp>().unwrap());
-    let events = times.map(|created_at| NewEvent { created_at, ..trace(0) });
+    let events = times.map(|created_at| NewEvent { created_at, ..trace_event(0) });
     append(&*store, thread_id, events.to_vec()).await.unwrap();
     let stored = all_events(&*store, thread_id, &[]).await;
     assert_eq!(stored.iter().map(|event| event.created_at).collect::<Vec<_>>(), times);
 }
 
-pub async fn a6_half_a_surrogate_pair_is_refused(store: Subject) {
+pub async fn a6_half_a_surrogate_pair_is_refused(store: SharedStore) {
     let thread_id = create(&*store).await;
     let content = RawValue::from_string(r#"{"text":"\ud83d"}"#.to_owned()).unwrap();
-    let refused = append(&*store, thread_id, vec![trace(0), NewEvent { content, ..trace(1) }]).await;
-    assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+    let refused =
+        append(&*store, thread_id, vec![trace_event(0), NewEvent { content, ..trace_event(1) }]).await;
+    assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{refused:?}");
     assert!(all_events(&*store, thread_id, &[]).await.is_empty());
 }
 
-pub async fn a7_a_repeated_key_stores_one_row(store: Subject) {
+pub async fn a7_a_repeated_key_stores_one_row(store: SharedStore) {
     let thread_id = create(&*store).await;
     let run_id = RunId::generate();
-    let keyed = |key: &str| trace(7).in_run(run_id).keyed(key);
-    assert_eq!(append(&*store, thread_id, vec![trace(0), keyed("a")]).await.unwrap(), [1, 2]);
+    let keyed = |key: &str| trace_event(7).with_run(run_id).with_key(key);
+    assert_eq!(append(&*store, thread_id, vec![trace_event(0), keyed("a")]).await.unwrap(), [1, 2]);
     let writes =
         vec![Write::Append { thread_id, events: vec![keyed("a"), keyed("b"), keyed("b"), keyed("a")] }];
     let committed = commit(&*store, writes).await.unwrap();
-    assert_eq!((committed.seqs, committed.stored), (vec![vec![2, 3, 3, 2]], 1));
+    assert_eq!((committed.seqs, committed.stored_events), (vec![vec![2, 3, 3, 2]], 1));
     // The key belongs to the run, and to the thread.
-    assert_eq!(append(&*store, thread_id, vec![trace(0).keyed("a")]).await.unwrap(), [4]);
-    assert_eq!(append(&*store, thread_id, vec![trace(0).keyed("a")]).await.unwrap(), [4]);
+    assert_eq!(append(&*store, thread_id, vec![trace_event(0).with_key("a")]).await.unwrap(), [4]);
+    assert_eq!(append(&*store, thread_id, vec![trace_event(0).with_key("a")]).await.unwrap(), [4]);
     let other = create(&*store).await;
     assert_eq!(append(&*store, other, vec![keyed("a")]).await.unwrap(), [1]);
-    assert_eq!(store.seq_of_key(thread_id, "b").await.unwrap(), Some(3));
-    assert_eq!(store.seq_of_key(other, "b").await.unwrap(), None);
-    assert_eq!(store.seq_of_key(ThreadId::generate(), "a").await.unwrap(), None);
+    assert_eq!(store.seq_of_event_key(thread_id, "b").await.unwrap(), Some(3));
+    assert_eq!(store.seq_of_event_key(other, "b").await.unwrap(), None);
+    assert_eq!(store.seq_of_event_key(ThreadId::generate(), "a").await.unwrap(), None);
 }
 
-pub async fn a8_a_failed_transaction_leaves_nothing(store: Subject) {
+pub async fn a8_a_failed_transaction_leaves_nothing(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let first = || Write::Append { thread_id, events: vec![trace(0).keyed("first"), human("hello")] };
-    let unknown = Write::Append { thread_id: ThreadId::generate(), events: vec![trace(1)] };
+    let first =
+        || Write::Append { thread_id, events: vec![trace_event(0).with_key("first"), human("hello")] };
+    let unknown = Write::Append { thread_id: ThreadId::generate(), events: vec![trace_event(1)] };
     let before = store.thread(thread_id).await.unwrap();
     let failed = commit(&*store, vec![first(), unknown]).await;
     assert!(matches!(failed, Err(Error::NotFound { what: "thread", .. })), "{failed:?}");
     assert!(all_events(&*store, thread_id, &[]).await.is_empty());
     assert_eq!(store.thread(thread_id).await.unwrap(), before);
     let retried = commit(&*store, vec![first()]).await.unwrap();
-    assert_eq!((retried.seqs, retried.stored), (vec![vec![1, 2]], 2));
+    assert_eq!((retried.seqs, retried.stored_events), (vec![vec![1, 2]], 2));
 }
 
-pub async fn a8_a_failure_does_not_touch_its_neighbours(store: Subject) {
+pub async fn a8_a_failure_does_not_touch_its_neighbours(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut tasks = Vec::new();
     for number in 0..100_u64 {
         let store = Arc::clone(&store);
         tasks.push(tokio::spawn(async move {
-            let good = Write::Append { thread_id, events: vec![trace(number)] };
+            let good = Write::Append { thread_id, events: vec![trace_event(number)] };
             let bad = Write::DeleteThread { thread_id: ThreadId::generate() };
             let writes = if number % 3 == 0 { vec![good, bad] } else { vec![good] };
             commit(&*store, writes).await.is_ok()
@@ -174,9 +178,9 @@ pub async fn a8_a_failure_does_not_touch_its_neighbours(store: Subject) {
     assert!(events.iter().all(|event| event.content_value()["number"].as_u64().unwrap() % 3 != 0));
 }
 
-pub async fn a9_pages_honour_their_bounds(store: Subject) {
+pub async fn a9_pages_honour_their_bounds(store: SharedStore) {
     let thread_id = create(&*store).await;
-    append(&*store, thread_id, (0..10).map(trace).collect()).await.unwrap();
+    append(&*store, thread_id, (0..10).map(trace_event).collect()).await.unwrap();
     for (after, before, limit, expected) in [
         (None, None, 3, vec![8, 9, 10]),
         (None, None, 10, (1..=10).collect()),
@@ -198,15 +202,16 @@ pub async fn a9_pages_honour_their_bounds(store: Subject) {
     }
     for limit in [0, PAGE_ROWS_MAX + 1, usize::MAX] {
         let refused = store.events(thread_id, EventQuery::after(0, limit)).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })), "{limit}");
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{limit}");
     }
     assert!(store.events(ThreadId::generate(), EventQuery::after(0, 5)).await.unwrap().is_empty());
 }
 
-pub async fn a10_other_categories_take_no_place_in_a_page(store: Subject) {
+pub async fn a10_other_categories_take_no_place_in_a_page(store: SharedStore) {
     const MESSAGES: u64 = 60;
     let thread_id = create(&*store).await;
-    let events = (0..MESSAGES * 11).map(|n| if n % 11 == 10 { human(&n.to_string()) } else { trace(n) });
+    let events =
+        (0..MESSAGES * 11).map(|n| if n % 11 == 10 { human(&n.to_string()) } else { trace_event(n) });
     append(&*store, thread_id, events.collect()).await.unwrap();
     let expected: Vec<u64> = (1..=MESSAGES).map(|n| n * 11).collect();
     assert_eq!(seqs(&all_events(&*store, thread_id, &[Category::Message]).await), expected);
@@ -232,10 +237,10 @@ pub async fn a10_other_categories_take_no_place_in_a_page(store: Subject) {
     assert!(all_events(&*store, thread_id, &[Category::Error]).await.is_empty());
 }
 
-pub async fn a10_many_hidden_rows_hide_nothing(store: Subject) {
+pub async fn a10_many_hidden_rows_hide_nothing(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut events = vec![human("first")];
-    events.extend((0..10_000).map(trace));
+    events.extend((0..10_000).map(trace_event));
     events.push(human("last"));
     append(&*store, thread_id, events).await.unwrap();
     let query = EventQuery {
@@ -248,16 +253,16 @@ pub async fn a10_many_hidden_rows_hide_nothing(store: Subject) {
     assert_eq!(seqs(&store.events(thread_id, query).await.unwrap()), [1, 10_002]);
 }
 
-pub async fn b15_reading_writes_nothing(store: Subject) {
+pub async fn b15_reading_writes_nothing(store: SharedStore) {
     let thread_id = create(&*store).await;
-    append(&*store, thread_id, vec![human("hello there"), trace(0)]).await.unwrap();
+    append(&*store, thread_id, vec![human("hello there"), trace_event(0)]).await.unwrap();
     let before = store.thread(thread_id).await.unwrap();
     let events = all_events(&*store, thread_id, &[]).await;
     for _ in 0..2 {
         store.search(search_for("hello")).await.unwrap();
         store.events(thread_id, EventQuery::after(0, 5)).await.unwrap();
-        store.threads_by_prefix("", &protocol::Scope::Everyone).await.unwrap();
-        store.health(journal::HealthDepth::Integrity).await.unwrap();
+        store.threads_by_prefix("", &protocol::OwnerScope::Everyone).await.unwrap();
+        store.health(journal::HealthCheckDepth::Integrity).await.unwrap();
     }
     assert_eq!(store.thread(thread_id).await.unwrap(), before);
     assert_eq!(all_events(&*store, thread_id, &[]).await, events);

@@ -1,30 +1,30 @@
 //! Ranking the messages of some threads by the words they hold.
 
-use journal::{Error, PAGE_ROWS_MAX, QUERY_WORDS_MAX, RankQuery, Ranked, ThreadPart, Write};
+use journal::{Error, PAGE_ROWS_MAX, QUERY_WORDS_MAX, RankQuery, RankedMessage, ThreadPrefix, Write};
 use protocol::ThreadId;
 
-use super::Subject;
-use super::fixtures::{ai, append, commit, create, human, rewind, trace};
+use super::SharedStore;
+use super::fixtures::{ai, append, commit, create, human, rewind, trace_event};
 
 fn query(threads: &[ThreadId], words: &[&str]) -> RankQuery {
     let words = words.iter().map(|word| (*word).to_owned()).collect();
     let threads =
-        threads.iter().map(|thread_id| ThreadPart { thread_id: *thread_id, before: None }).collect();
+        threads.iter().map(|thread_id| ThreadPrefix { thread_id: *thread_id, before: None }).collect();
     RankQuery { threads, words, limit: 50 }
 }
 
-async fn seqs(store: &Subject, threads: &[ThreadId], words: &[&str]) -> Vec<u64> {
-    let ranked = store.rank(query(threads, words)).await.unwrap();
+async fn seqs(store: &SharedStore, threads: &[ThreadId], words: &[&str]) -> Vec<u64> {
+    let ranked = store.rank_messages(query(threads, words)).await.unwrap();
     assert!(ranked.is_sorted_by(|a, b| a.score >= b.score) && ranked.iter().all(|one| one.score > 0.0));
     ranked.iter().map(|one| one.seq).collect()
 }
 
-pub async fn any_word_is_enough_and_rare_ones_say_more(store: Subject) {
+pub async fn any_word_is_enough_and_rare_ones_say_more(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut events: Vec<_> = (0..40).map(|_| human("the server runs the tests")).collect();
     events.extend([
         ai("staging listens on port 8443"),
-        trace(0),
+        trace_event(0),
         human("a port in the storm"),
         ai("nothing of it"),
         human("the server of staging"),
@@ -38,28 +38,33 @@ pub async fn any_word_is_enough_and_rare_ones_say_more(store: Subject) {
     );
     assert_eq!(seqs(&store, &[thread_id], &["absent"]).await, [0; 0]);
     assert_eq!(seqs(&store, &[thread_id], &[]).await, [0; 0]);
-    let ranked = store.rank(query(&[thread_id], &["port", "absent", "STAGING"])).await.unwrap();
-    let held: Vec<(u64, u32)> = ranked.iter().map(|one| (one.seq, one.held)).collect();
+    let ranked = store.rank_messages(query(&[thread_id], &["port", "absent", "STAGING"])).await.unwrap();
+    let held: Vec<(u64, u32)> = ranked.iter().map(|one| (one.seq, one.matched_words)).collect();
     assert_eq!(held, [(41, 0b101), (45, 0b100), (43, 0b001)]);
-    assert!(ranked[0].holds(0) && !ranked[0].holds(1) && ranked[0].holds(2) && !ranked[0].holds(99));
+    assert!(
+        ranked[0].matches_word(0)
+            && !ranked[0].matches_word(1)
+            && ranked[0].matches_word(2)
+            && !ranked[0].matches_word(99)
+    );
 }
 
-pub async fn of_equal_messages_the_later_is_first(store: Subject) {
+pub async fn of_equal_messages_the_later_is_first(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = ["port one", "something else", "port two", "port six"].map(human);
     append(&*store, thread_id, events.to_vec()).await.unwrap();
     assert_eq!(seqs(&store, &[thread_id], &["port"]).await, [4, 3, 1]);
     let two = RankQuery { limit: 2, ..query(&[thread_id], &["port"]) };
-    let kept: Vec<u64> = store.rank(two).await.unwrap().iter().map(|one| one.seq).collect();
+    let kept: Vec<u64> = store.rank_messages(two).await.unwrap().iter().map(|one| one.seq).collect();
     assert_eq!(kept, [4, 3]);
 }
 
-pub async fn only_the_threads_asked_for_are_looked_through(store: Subject) {
+pub async fn only_the_threads_asked_for_are_looked_through(store: SharedStore) {
     let (one, two, other) = (create(&*store).await, create(&*store).await, create(&*store).await);
     append(&*store, one, vec![human("a word")]).await.unwrap();
     append(&*store, two, vec![human("nothing"), human("a word")]).await.unwrap();
     append(&*store, other, vec![human("a word")]).await.unwrap();
-    let places = |ranked: Vec<Ranked>| {
+    let places = |ranked: Vec<RankedMessage>| {
         let mut places: Vec<_> = ranked.iter().map(|one| (one.thread_id, one.seq)).collect();
         places.sort_unstable();
         places
@@ -71,16 +76,16 @@ pub async fn only_the_threads_asked_for_are_looked_through(store: Subject) {
         (vec![one], vec![(one, 1)]),
         (vec![two, unknown, one, two], vec![(one, 1), (two, 2)]),
     ] {
-        let found = places(store.rank(query(&threads, &["word"])).await.unwrap());
+        let found = places(store.rank_messages(query(&threads, &["word"])).await.unwrap());
         assert_eq!(found, expected, "{threads:?}");
     }
     commit(&*store, vec![Write::DeleteThread { thread_id: two }]).await.unwrap();
-    assert_eq!(places(store.rank(query(&[one, two], &["word"])).await.unwrap()), [(one, 1)]);
+    assert_eq!(places(store.rank_messages(query(&[one, two], &["word"])).await.unwrap()), [(one, 1)]);
     append(&*store, one, vec![human("another word")]).await.unwrap();
     assert_eq!(seqs(&store, &[one, two], &["another"]).await, [2], "what was said since is found");
 }
 
-pub async fn a_thread_is_looked_through_up_to_where_it_is_told(store: Subject) {
+pub async fn a_thread_is_looked_through_up_to_where_it_is_told(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     for thread_id in [one, two] {
         append(&*store, thread_id, vec![human("word one"), human("word two")]).await.unwrap();
@@ -93,16 +98,16 @@ pub async fn a_thread_is_looked_through_up_to_where_it_is_told(store: Subject) {
         (Some(3), vec![1, 1, 2, 2]),
         (Some(u64::MAX), vec![1, 1, 2, 2]),
     ] {
-        let part = |thread_id, before| ThreadPart { thread_id, before };
+        let part = |thread_id, before| ThreadPrefix { thread_id, before };
         let threads = vec![part(one, before), part(two, None)];
-        let ranked = store.rank(RankQuery { threads, ..query(&[], &["word"]) }).await.unwrap();
+        let ranked = store.rank_messages(RankQuery { threads, ..query(&[], &["word"]) }).await.unwrap();
         let mut seqs: Vec<u64> = ranked.iter().map(|one| one.seq).collect();
         seqs.sort_unstable();
         assert_eq!(seqs, expected, "{before:?}");
     }
 }
 
-pub async fn what_was_superseded_is_not_ranked(store: Subject) {
+pub async fn what_was_superseded_is_not_ranked(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = ["word one", "word two", "word three", "word four"].map(human);
     append(&*store, thread_id, events.to_vec()).await.unwrap();
@@ -111,10 +116,10 @@ pub async fn what_was_superseded_is_not_ranked(store: Subject) {
     append(&*store, thread_id, vec![human("word five")]).await.unwrap();
     assert_eq!(seqs(&store, &[thread_id], &["word"]).await, [6, 1]);
     let both = RankQuery { limit: 2, ..query(&[thread_id], &["word"]) };
-    assert_eq!(store.rank(both).await.unwrap().len(), 2, "what is hidden takes no place");
+    assert_eq!(store.rank_messages(both).await.unwrap().len(), 2, "what is hidden takes no place");
 }
 
-pub async fn words_are_compared_as_in_a_search(store: Subject) {
+pub async fn words_are_compared_as_in_a_search(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = ["明日の会議は東京で行います", "we were Running src/parse_table.rs:42", "café \"NEAR\" x*"]
         .map(human);
@@ -138,7 +143,7 @@ pub async fn words_are_compared_as_in_a_search(store: Subject) {
     }
 }
 
-pub async fn a_ranking_has_its_limits(store: Subject) {
+pub async fn a_ranking_has_its_limits(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("last word")]).await.unwrap();
     let words = |count: usize| (0..count).map(|number| format!("w{number}")).collect::<Vec<_>>();
@@ -146,11 +151,11 @@ pub async fn a_ranking_has_its_limits(store: Subject) {
         words: [words(QUERY_WORDS_MAX - 1), vec!["last".to_owned()]].concat(),
         ..query(&[thread_id], &[])
     };
-    assert!(store.rank(full).await.unwrap()[0].holds(QUERY_WORDS_MAX - 1));
+    assert!(store.rank_messages(full).await.unwrap()[0].matches_word(QUERY_WORDS_MAX - 1));
     let long = RankQuery { words: words(QUERY_WORDS_MAX + 1), ..query(&[thread_id], &[]) };
-    assert!(matches!(store.rank(long).await, Err(Error::Invalid { .. })));
+    assert!(matches!(store.rank_messages(long).await, Err(Error::InvalidRequest { .. })));
     for limit in [0, PAGE_ROWS_MAX + 1] {
         let wrong = RankQuery { limit, ..query(&[thread_id], &["word"]) };
-        assert!(matches!(store.rank(wrong).await, Err(Error::Invalid { .. })), "{limit}");
+        assert!(matches!(store.rank_messages(wrong).await, Err(Error::InvalidRequest { .. })), "{limit}");
     }
 }

@@ -1,45 +1,47 @@
 //! Rewinds: what is out of sight, what stays, and what is stuck with neither.
 
-use journal::{Error, EventQuery, HealthDepth, RunPatch, SearchQuery, Superseded, ThreadPatch, Write};
+use journal::{
+    Error, EventQuery, HealthCheckDepth, RunPatch, SearchQuery, SupersededVisibility, ThreadPatch, Write,
+};
 use protocol::{Category, InterruptStatus, NewEvent, RunStatus, Seq, Thread, ThreadId, ThreadStatus};
 
-use super::Subject;
+use super::SharedStore;
 use super::fixtures::{
     ai, all_events, append, at, commit, create, create_run, human, interrupt, messages, rewind, search_for,
-    seqs, thread, trace,
+    seqs, thread, trace_event,
 };
 
-async fn visible(store: &Subject, thread_id: ThreadId) -> Vec<Seq> {
+async fn visible_seqs(store: &SharedStore, thread_id: ThreadId) -> Vec<Seq> {
     seqs(&all_events(&**store, thread_id, &[]).await)
 }
 
-async fn stored(store: &Subject, thread_id: ThreadId) -> Thread {
+async fn read_thread(store: &SharedStore, thread_id: ThreadId) -> Thread {
     store.thread(thread_id).await.unwrap().unwrap()
 }
 
-pub async fn what_is_superseded_stays_in_the_log_and_out_of_sight(store: Subject) {
+pub async fn what_is_superseded_stays_in_the_log_and_out_of_sight(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("one"), ai("two"), human("three"), ai("four")]).await.unwrap();
     let before = all_events(&*store, thread_id, &[]).await;
     assert_eq!(store.messages_after(thread_id, 2).await.unwrap(), 2);
     let seqs_given = rewind(&*store, thread_id, 2).await.unwrap();
     assert_eq!(seqs_given, [5], "what tells of the rewind is not superseded");
-    assert_eq!(visible(&store, thread_id).await, [1, 2, 5]);
-    let all = EventQuery { superseded: Superseded::Shown, ..EventQuery::after(0, 9) };
+    assert_eq!(visible_seqs(&store, thread_id).await, [1, 2, 5]);
+    let all = EventQuery { superseded: SupersededVisibility::Shown, ..EventQuery::after(0, 9) };
     let all = store.events(thread_id, all).await.unwrap();
     assert_eq!(all[..4], before, "no event was changed or removed");
     assert_eq!(seqs(&all), [1, 2, 3, 4, 5]);
-    let thread = stored(&store, thread_id).await;
+    let thread = read_thread(&store, thread_id).await;
     assert_eq!((thread.message_count, thread.last_seq), (2, 5));
     assert_eq!(append(&*store, thread_id, vec![human("again")]).await.unwrap(), [6], "a seq is never reused");
-    assert_eq!(visible(&store, thread_id).await, [1, 2, 5, 6]);
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(visible_seqs(&store, thread_id).await, [1, 2, 5, 6]);
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
-pub async fn every_point_to_keep_has_a_meaning(store: Subject) {
+pub async fn every_point_to_keep_has_a_meaning(store: SharedStore) {
     // Events before each rewind; what is kept; what is visible before the next event.
-    type Step = (u64, Seq, &'static [Seq]);
-    let cases: [(&str, &[Step]); 9] = [
+    type RewindCase = (u64, Seq, &'static [Seq]);
+    let cases: [(&str, &[RewindCase]); 9] = [
         ("nothing is kept", &[(3, 0, &[])]),
         ("all is kept", &[(3, 3, &[1, 2, 3])]),
         ("more than all is kept", &[(3, u64::MAX, &[1, 2, 3])]),
@@ -53,20 +55,20 @@ pub async fn every_point_to_keep_has_a_meaning(store: Subject) {
     for (case, steps) in cases {
         let thread_id = create(&*store).await;
         for (events, keep_seq, expected) in steps {
-            append(&*store, thread_id, (0..*events).map(trace).collect()).await.unwrap();
+            append(&*store, thread_id, (0..*events).map(trace_event).collect()).await.unwrap();
             let write = Write::Rewind { thread_id, keep_seq: *keep_seq, at: at(3) };
             commit(&*store, vec![write]).await.unwrap();
-            assert_eq!(visible(&store, thread_id).await, *expected, "{case}");
+            assert_eq!(visible_seqs(&store, thread_id).await, *expected, "{case}");
         }
     }
     let unknown = Write::Rewind { thread_id: ThreadId::generate(), keep_seq: 0, at: at(3) };
     let unknown = commit(&*store, vec![unknown]).await;
     assert!(matches!(unknown, Err(Error::NotFound { what: "thread", .. })), "{unknown:?}");
     assert_eq!(store.messages_after(ThreadId::generate(), 0).await.unwrap(), 0);
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
-pub async fn a_thread_is_not_taken_back_under_a_run(store: Subject) {
+pub async fn a_thread_is_not_taken_back_under_a_run(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     append(&*store, thread_id, vec![human("one"), ai("two")]).await.unwrap();
@@ -74,31 +76,31 @@ pub async fn a_thread_is_not_taken_back_under_a_run(store: Subject) {
         let busy = commit(&*store, vec![Write::Rewind { thread_id, keep_seq, at: at(3) }]).await;
         assert!(matches!(busy, Err(Error::Busy { run_id, .. }) if run_id == run.run_id), "{busy:?}");
     }
-    assert_eq!(visible(&store, thread_id).await, [1, 2]);
+    assert_eq!(visible_seqs(&store, thread_id).await, [1, 2]);
     let patch = RunPatch { status: Some(RunStatus::Cancelled), ..RunPatch::default() };
     commit(&*store, vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
     rewind(&*store, thread_id, 0).await.unwrap();
-    assert_eq!(visible(&store, thread_id).await, [3]);
+    assert_eq!(visible_seqs(&store, thread_id).await, [3]);
 }
 
-pub async fn a8_a_failed_transaction_supersedes_nothing(store: Subject) {
+pub async fn a8_a_failed_transaction_supersedes_nothing(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("one"), ai("two")]).await.unwrap();
-    let before = stored(&store, thread_id).await;
-    let unknown = Write::Append { thread_id: ThreadId::generate(), events: vec![trace(1)] };
+    let before = read_thread(&store, thread_id).await;
+    let unknown = Write::Append { thread_id: ThreadId::generate(), events: vec![trace_event(1)] };
     let failed = commit(&*store, vec![Write::Rewind { thread_id, keep_seq: 0, at: at(3) }, unknown]).await;
     assert!(matches!(failed, Err(Error::NotFound { .. })), "{failed:?}");
-    assert_eq!(visible(&store, thread_id).await, [1, 2]);
-    assert_eq!(stored(&store, thread_id).await, before);
+    assert_eq!(visible_seqs(&store, thread_id).await, [1, 2]);
+    assert_eq!(read_thread(&store, thread_id).await, before);
 }
 
-pub async fn a10_superseded_rows_take_no_place_in_a_page(store: Subject) {
+pub async fn a10_superseded_rows_take_no_place_in_a_page(store: SharedStore) {
     let thread_id = create(&*store).await;
     // Every third message stays; the seqs from 5 on are superseded a few thousand at a time.
     let mut expected = Vec::new();
     for round in 0..5 {
-        let kept = append(&*store, thread_id, vec![human("kept"), trace(round)]).await.unwrap();
-        let gone = (0..2_000).map(|number| if number % 2 == 0 { human("gone") } else { trace(number) });
+        let kept = append(&*store, thread_id, vec![human("kept"), trace_event(round)]).await.unwrap();
+        let gone = (0..2_000).map(|number| if number % 2 == 0 { human("gone") } else { trace_event(number) });
         append(&*store, thread_id, gone.collect()).await.unwrap();
         expected.extend(&kept);
         expected.extend(rewind(&*store, thread_id, kept[1]).await.unwrap());
@@ -126,10 +128,10 @@ pub async fn a10_superseded_rows_take_no_place_in_a_page(store: Subject) {
     assert_eq!(messages, expected.iter().copied().step_by(3).collect::<Vec<_>>());
     let between = EventQuery { before: Some(expected[6]), ..EventQuery::after(expected[1], 9) };
     assert_eq!(seqs(&store.events(thread_id, between).await.unwrap()), expected[2..6]);
-    assert_eq!(stored(&store, thread_id).await.message_count, 5);
+    assert_eq!(read_thread(&store, thread_id).await.message_count, 5);
 }
 
-pub async fn what_was_superseded_is_not_found(store: Subject) {
+pub async fn what_was_superseded_is_not_found(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("a word"), ai("a word again")]).await.unwrap();
     assert_eq!(messages(&*store, "word").await.len(), 2);
@@ -143,9 +145,9 @@ pub async fn what_was_superseded_is_not_found(store: Subject) {
     assert_eq!(store.search(one).await.unwrap().len(), 1, "what is hidden takes no place");
 }
 
-pub async fn the_first_prompt_is_the_first_one_that_is_visible(store: Subject) {
+pub async fn the_first_prompt_is_the_first_one_that_is_visible(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let prompt = async || stored(&store, thread_id).await.first_prompt;
+    let prompt = async || read_thread(&store, thread_id).await.first_prompt;
     append(&*store, thread_id, vec![ai("hello"), human("first"), human("second")]).await.unwrap();
     rewind(&*store, thread_id, 2).await.unwrap();
     assert_eq!(prompt().await.as_deref(), Some("first"));
@@ -155,7 +157,7 @@ pub async fn the_first_prompt_is_the_first_one_that_is_visible(store: Subject) {
     assert_eq!(prompt().await.as_deref(), Some("third"));
 }
 
-pub async fn a_superseded_question_is_withdrawn(store: Subject) {
+pub async fn a_superseded_question_is_withdrawn(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     append(&*store, thread_id, vec![human("one")]).await.unwrap();
@@ -177,31 +179,31 @@ pub async fn a_superseded_question_is_withdrawn(store: Subject) {
     assert_eq!(store.pending_interrupts(thread_id).await.unwrap(), [kept]);
     let withdrawn = store.interrupt(gone.interrupt_id).await.unwrap().unwrap();
     assert_eq!((withdrawn.status, withdrawn.resolved_at), (InterruptStatus::Withdrawn, Some(at(3))));
-    assert_eq!(stored(&store, thread_id).await.status, ThreadStatus::Interrupted, "one still waits");
+    assert_eq!(read_thread(&store, thread_id).await.status, ThreadStatus::Interrupted, "one still waits");
     rewind(&*store, thread_id, 0).await.unwrap();
     assert!(store.pending_interrupts(thread_id).await.unwrap().is_empty());
-    assert_eq!(stored(&store, thread_id).await.status, ThreadStatus::Idle);
+    assert_eq!(read_thread(&store, thread_id).await.status, ThreadStatus::Idle);
 }
 
-pub async fn h3_an_id_that_begins_again_has_nothing_superseded(store: Subject) {
+pub async fn h3_an_id_that_begins_again_has_nothing_superseded(store: SharedStore) {
     let before = thread();
     let thread_id = before.thread_id;
     commit(&*store, vec![Write::CreateThread(before.clone())]).await.unwrap();
-    append(&*store, thread_id, vec![trace(0), trace(1)]).await.unwrap();
+    append(&*store, thread_id, vec![trace_event(0), trace_event(1)]).await.unwrap();
     commit(&*store, vec![Write::Rewind { thread_id, keep_seq: 0, at: at(3) }]).await.unwrap();
     commit(&*store, vec![Write::DeleteThread { thread_id }, Write::CreateThread(before)]).await.unwrap();
-    append(&*store, thread_id, vec![trace(2), trace(3)]).await.unwrap();
-    assert_eq!(visible(&store, thread_id).await, [3, 4]);
+    append(&*store, thread_id, vec![trace_event(2), trace_event(3)]).await.unwrap();
+    assert_eq!(visible_seqs(&store, thread_id).await, [3, 4]);
     rewind(&*store, thread_id, 3).await.unwrap();
-    assert_eq!(visible(&store, thread_id).await, [3, 5]);
+    assert_eq!(visible_seqs(&store, thread_id).await, [3, 5]);
 }
 
-pub async fn a_key_that_was_superseded_is_not_stored_again(store: Subject) {
+pub async fn a_key_that_was_superseded_is_not_stored_again(store: SharedStore) {
     let thread_id = create(&*store).await;
     let keyed = || NewEvent { event_key: Some("k".to_owned()), ..human("one") };
     append(&*store, thread_id, vec![keyed()]).await.unwrap();
     rewind(&*store, thread_id, 0).await.unwrap();
     assert_eq!(append(&*store, thread_id, vec![keyed()]).await.unwrap(), [1]);
-    assert_eq!(store.seq_of_key(thread_id, "k").await.unwrap(), Some(1));
-    assert_eq!(visible(&store, thread_id).await, [2]);
+    assert_eq!(store.seq_of_event_key(thread_id, "k").await.unwrap(), Some(1));
+    assert_eq!(visible_seqs(&store, thread_id).await, [2]);
 }

@@ -5,19 +5,19 @@ pub mod scope;
 use std::sync::Arc;
 
 use journal::{
-    Error, FoundKind, HandoffPatch, Hit, NamedDate, PAGE_ROWS_MAX, Place, QUERY_WORDS_MAX, Require,
-    SearchQuery, Write,
+    Error, HandoffPatch, HitLocation, IndexHit, IndexHitKind, PAGE_ROWS_MAX, PartialDate, QUERY_WORDS_MAX,
+    SearchQuery, WordMatchMode, Write,
 };
-use protocol::{HandoffStatus, Item, Message, NewEvent, Proposal, Seq, ThreadId, ToolMessage};
+use protocol::{HandoffStatus, Message, NewEvent, Proposal, Seq, StoredItem, ThreadId, ToolMessage};
 use serde_json::Map;
 
-use super::Subject;
+use super::SharedStore;
 use super::fixtures::{
-    ai, append, at, commit, copy, create, handoff, human, messages, proposal, rewind, search_for, trace,
+    ai, append, at, commit, create, fork, handoff, human, messages, proposal, rewind, search_for, trace_event,
 };
-use super::memory::transfer;
+use super::memory::summarization;
 
-async fn find(store: &Subject, text: &str) -> Vec<u64> {
+async fn find(store: &SharedStore, text: &str) -> Vec<u64> {
     let mut seqs: Vec<u64> = messages(&**store, text).await.into_iter().map(|(_, seq)| seq).collect();
     seqs.sort_unstable();
     seqs
@@ -25,52 +25,52 @@ async fn find(store: &Subject, text: &str) -> Vec<u64> {
 
 /// A search for any word of `text` in everything.
 fn any_of(text: &str) -> SearchQuery {
-    SearchQuery { require: Require::Any, ..search_for(text) }
+    SearchQuery { match_mode: WordMatchMode::Any, ..search_for(text) }
 }
 
-async fn seqs(store: &Subject, query: SearchQuery) -> Vec<Seq> {
+async fn seqs(store: &SharedStore, query: SearchQuery) -> Vec<Seq> {
     let hits = store.search(query).await.unwrap();
     assert!(hits.is_sorted_by(|a, b| a.score >= b.score) && hits.iter().all(|one| one.score > 0.0));
-    let seq = |hit: &Hit| match hit.place {
-        Place::Message { seq, .. } => seq,
-        Place::Summary { .. } | Place::Handoff { .. } | Place::Item { .. } => 0,
+    let seq = |hit: &IndexHit| match hit.location {
+        HitLocation::Message { seq, .. } => seq,
+        HitLocation::Summary { .. } | HitLocation::Handoff { .. } | HitLocation::Item { .. } => 0,
     };
     hits.iter().map(seq).collect()
 }
 
-fn kind(hit: &Hit) -> FoundKind {
-    match hit.place {
-        Place::Message { .. } => FoundKind::Message,
-        Place::Summary { .. } => FoundKind::Summary,
-        Place::Handoff { .. } => FoundKind::Handoff,
-        Place::Item { .. } => FoundKind::Item,
+fn kind(hit: &IndexHit) -> IndexHitKind {
+    match hit.location {
+        HitLocation::Message { .. } => IndexHitKind::Message,
+        HitLocation::Summary { .. } => IndexHitKind::Summary,
+        HitLocation::Handoff { .. } => IndexHitKind::Handoff,
+        HitLocation::Item { .. } => IndexHitKind::Item,
     }
 }
 
-async fn kinds(store: &Subject, query: SearchQuery) -> Vec<FoundKind> {
-    let mut kinds: Vec<FoundKind> = store.search(query).await.unwrap().iter().map(kind).collect();
+async fn kinds(store: &SharedStore, query: SearchQuery) -> Vec<IndexHitKind> {
+    let mut kinds: Vec<IndexHitKind> = store.search(query).await.unwrap().iter().map(kind).collect();
     kinds.sort_unstable();
     kinds
 }
 
-async fn snippets(store: &Subject, text: &str) -> Vec<String> {
+async fn snippets(store: &SharedStore, text: &str) -> Vec<String> {
     store.search(search_for(text)).await.unwrap().into_iter().map(|hit| hit.snippet).collect()
 }
 
-pub async fn every_word_must_be_there(store: Subject) {
+pub async fn every_word_must_be_there(store: SharedStore) {
     let thread_id = create(&*store).await;
     let tool = ToolMessage {
         id: None,
         call_id: "c".to_owned(),
         name: None,
-        content: vec![protocol::Block::text("error: Timeout while CONNECTING to café")],
+        content: vec![protocol::ContentBlock::text("error: Timeout while CONNECTING to café")],
         status: protocol::ToolStatus::Error,
     };
     let events = vec![
         human("The parser times out on nested tables"),
         ai("Nested parsers time out; see src/parse_table.rs:42"),
-        trace(0),
-        NewEvent::message(&Message::Tool(tool), at(3)).unwrap(),
+        trace_event(0),
+        NewEvent::from_message(&Message::Tool(tool), at(3)).unwrap(),
     ];
     append(&*store, thread_id, events).await.unwrap();
     for (query, expected) in [
@@ -91,31 +91,31 @@ pub async fn every_word_must_be_there(store: Subject) {
     assert_eq!(store.search(one).await.unwrap().len(), 1);
     for limit in [0, PAGE_ROWS_MAX + 1] {
         let wrong = store.search(SearchQuery { limit, ..search_for("connect") }).await;
-        assert!(matches!(wrong, Err(Error::Invalid { .. })), "{limit}");
+        assert!(matches!(wrong, Err(Error::InvalidRequest { .. })), "{limit}");
     }
 }
 
-pub async fn any_word_is_enough_and_more_are_better(store: Subject) {
+pub async fn any_word_is_enough_and_more_are_better(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut events: Vec<_> = (0..40).map(|_| human("the server runs the tests")).collect();
     events.extend([
         ai("staging listens on port 8443"),
-        trace(0),
+        trace_event(0),
         human("a port in the storm"),
         ai("nothing of it"),
     ]);
     append(&*store, thread_id, events).await.unwrap();
     let hits = store.search(any_of("port absent STAGING")).await.unwrap();
-    let held: Vec<u32> = hits.iter().map(|hit| hit.held).collect();
+    let held: Vec<u32> = hits.iter().map(|hit| hit.matched_words).collect();
     assert_eq!(held, [0b101, 0b001], "which words each holds is told");
     assert_eq!(seqs(&store, any_of("storm server")).await[0], 43, "the rare one is first");
     assert_eq!(seqs(&store, any_of("absent")).await, [0; 0]);
     assert_eq!(seqs(&store, any_of("")).await, [0; 0]);
     let words = (0..=QUERY_WORDS_MAX).map(|number| format!("w{number}")).collect::<Vec<_>>();
-    assert!(matches!(store.search(any_of(&words.join(" "))).await, Err(Error::Invalid { .. })));
+    assert!(matches!(store.search(any_of(&words.join(" "))).await, Err(Error::InvalidRequest { .. })));
 }
 
-pub async fn what_stands_near_the_other_words_is_better(store: Subject) {
+pub async fn what_stands_near_the_other_words_is_better(store: SharedStore) {
     let (one, other) = (create(&*store).await, create(&*store).await);
     let lines = [
         "the port is open",
@@ -131,13 +131,13 @@ pub async fn what_stands_near_the_other_words_is_better(store: Subject) {
     append(&*store, one, lines.map(human).to_vec()).await.unwrap();
     append(&*store, other, vec![human("the port is blue"), human("the port is red")]).await.unwrap();
     let hits = store.search(any_of("port staging")).await.unwrap();
-    let first = |thread_id, seq| Place::Message { thread_id, seq, role: "human".to_owned() };
-    assert_eq!(hits[0].place, first(one, 3), "it is the rarer word");
-    assert_eq!(hits[1].place, first(one, 1), "the other word was said near it");
+    let first = |thread_id, seq| HitLocation::Message { thread_id, seq, role: "human".to_owned() };
+    assert_eq!(hits[0].location, first(one, 3), "it is the rarer word");
+    assert_eq!(hits[1].location, first(one, 1), "the other word was said near it");
     assert_eq!(hits.len(), 5);
 }
 
-pub async fn a_word_of_nearly_all_messages_finds_them_too(store: Subject) {
+pub async fn a_word_of_nearly_all_messages_finds_them_too(store: SharedStore) {
     const MESSAGES: u64 = 9_000;
     let thread_id = create(&*store).await;
     let text = |number: u64| match number {
@@ -157,12 +157,12 @@ pub async fn a_word_of_nearly_all_messages_finds_them_too(store: Subject) {
     );
     assert_eq!(seqs(&store, few("the usual heron")).await[0], 4_000);
     assert_eq!(seqs(&store, few("the absent usual")).await.len(), 3);
-    assert_eq!(store.search(few("heron usual")).await.unwrap()[0].held, 0b11);
-    let every = SearchQuery { require: Require::Every, ..few("the usual plain") };
+    assert_eq!(store.search(few("heron usual")).await.unwrap()[0].matched_words, 0b11);
+    let every = SearchQuery { match_mode: WordMatchMode::All, ..few("the usual plain") };
     assert_eq!(seqs(&store, every).await, [8_998]);
 }
 
-pub async fn scripts_without_spaces_are_found(store: Subject) {
+pub async fn scripts_without_spaces_are_found(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = ["明日の会議は東京で行います", "오늘 회의를 시작합니다", "การประชุมวันนี้", "会 議"].map(human);
     append(&*store, thread_id, events.to_vec()).await.unwrap();
@@ -174,7 +174,7 @@ pub async fn scripts_without_spaces_are_found(store: Subject) {
     assert_eq!(snippets(&store, "会議は").await, ["明日の\u{2}会議は\u{3}東京で行います"]);
 }
 
-pub async fn no_query_is_a_syntax_error(store: Subject) {
+pub async fn no_query_is_a_syntax_error(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("say \"hello\" OR NOT text:world* (NEAR) ^a+b-c")]).await.unwrap();
     let long = "x".repeat(10_000);
@@ -209,10 +209,10 @@ pub async fn no_query_is_a_syntax_error(store: Subject) {
     let words = vec!["hello\0there".to_owned(), "\0".to_owned(), "wor\nld*".to_owned()];
     store.search(SearchQuery { words, ..any_of("") }).await.unwrap();
     let long = "word ".repeat(QUERY_WORDS_MAX + 1);
-    assert!(matches!(store.search(search_for(&long)).await, Err(Error::Invalid { .. })));
+    assert!(matches!(store.search(search_for(&long)).await, Err(Error::InvalidRequest { .. })));
 }
 
-pub async fn k9_what_was_deleted_is_not_found(store: Subject) {
+pub async fn k9_what_was_deleted_is_not_found(store: SharedStore) {
     let (gone, stays) = (create(&*store).await, create(&*store).await);
     append(&*store, gone, vec![human("secret word"), human("secret again")]).await.unwrap();
     append(&*store, stays, vec![human("no secret")]).await.unwrap();
@@ -226,7 +226,9 @@ pub async fn k9_what_was_deleted_is_not_found(store: Subject) {
         let told = proposal(&handoff, 0, "secret handoff");
         commit(&*store, vec![Write::CreateHandoff(handoff), Write::PutProposal(told)]).await.unwrap();
     }
-    commit(&*store, vec![Write::TransferTurns(transfer(gone, (1, 2), "secret summary"))]).await.unwrap();
+    commit(&*store, vec![Write::SummarizeTurns(summarization(gone, (1, 2), "secret summary"))])
+        .await
+        .unwrap();
     assert_eq!(store.search(search_for("secret")).await.unwrap().len(), 6);
     append(&*store, gone, vec![human("secret not yet indexed")]).await.unwrap();
     commit(&*store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
@@ -238,7 +240,7 @@ pub async fn k9_what_was_deleted_is_not_found(store: Subject) {
     assert_eq!(store.search(search_for("secret")).await.unwrap(), []);
 }
 
-pub async fn passages_mark_what_was_found(store: Subject) {
+pub async fn passages_mark_what_was_found(store: SharedStore) {
     let thread_id = create(&*store).await;
     let filler = "lorem ipsum ".repeat(2_000);
     let events = vec![
@@ -249,10 +251,10 @@ pub async fn passages_mark_what_was_found(store: Subject) {
     ];
     append(&*store, thread_id, events).await.unwrap();
     let hits = store.search(search_for("run")).await.unwrap();
-    let expected = Hit {
-        place: Place::Message { thread_id, seq: 1, role: "human".to_owned() },
+    let expected = IndexHit {
+        location: HitLocation::Message { thread_id, seq: 1, role: "human".to_owned() },
         score: hits[0].score,
-        held: 1,
+        matched_words: 1,
         snippet: "We are \u{2}running\u{3} the tests".to_owned(),
         text: String::new(),
         created_at: at(1),
@@ -260,7 +262,7 @@ pub async fn passages_mark_what_was_found(store: Subject) {
     assert_eq!(hits, [expected]);
     let hits = store.search(search_for("needle")).await.unwrap();
     assert!(hits[0].snippet.contains("the \u{2}needle\u{3} is here"), "{}", hits[0].snippet);
-    assert_eq!(hits[0].place, Place::Message { thread_id, seq: 2, role: "ai".to_owned() });
+    assert_eq!(hits[0].location, HitLocation::Message { thread_id, seq: 2, role: "ai".to_owned() });
     let hits = snippets(&store, "haystack").await;
     assert!(hits[0].contains("\u{2}haystack\u{3}"), "{}", hits[0]);
     assert!(hits[0].chars().count() <= 402);
@@ -268,15 +270,15 @@ pub async fn passages_mark_what_was_found(store: Subject) {
 }
 
 /// A thread of two turns with a summary, a handoff and an item that all say the same word.
-async fn everything(store: &Subject) -> (ThreadId, ThreadId) {
+async fn everything(store: &SharedStore) -> (ThreadId, ThreadId) {
     let (parent, child) = (create(&**store).await, create(&**store).await);
     append(&**store, parent, vec![human("a heron"), ai("another heron")]).await.unwrap();
-    commit(&**store, vec![Write::TransferTurns(transfer(parent, (1, 2), "two herons were seen"))])
+    commit(&**store, vec![Write::SummarizeTurns(summarization(parent, (1, 2), "two herons were seen"))])
         .await
         .unwrap();
     let handoff = protocol::Handoff { child_thread_id: child, ..handoff(parent, 1) };
     let told = proposal(&handoff, 0, "count the herons");
-    let item = Item {
+    let item = StoredItem {
         namespace: vec!["birds".to_owned(), "grey".to_owned()],
         key: "heron".to_owned(),
         value: Map::new(),
@@ -288,12 +290,12 @@ async fn everything(store: &Subject) -> (ThreadId, ThreadId) {
     (parent, child)
 }
 
-pub async fn everything_is_found_where_it_is(store: Subject) {
-    use FoundKind::{Handoff, Item, Message, Summary};
+pub async fn everything_is_found_where_it_is(store: SharedStore) {
+    use IndexHitKind::{Handoff, Item, Message, Summary};
     let (parent, child) = everything(&store).await;
     let all = || search_for("heron");
     assert_eq!(kinds(&store, all()).await, [Message, Message, Summary, Handoff], "items only when asked for");
-    let with = |kinds: &[FoundKind]| SearchQuery { kinds: kinds.to_vec(), ..all() };
+    let with = |kinds: &[IndexHitKind]| SearchQuery { kinds: kinds.to_vec(), ..all() };
     for wanted in
         [vec![Message, Message], vec![Summary], vec![Handoff], vec![Item], vec![Summary, Handoff, Item]]
     {
@@ -301,34 +303,36 @@ pub async fn everything_is_found_where_it_is(store: Subject) {
     }
     let hits = store.search(with(&[Summary, Handoff, Item])).await.unwrap();
     for hit in hits {
-        match hit.place {
-            Place::Summary { thread_id, first_turn, last_turn, .. } => {
+        match hit.location {
+            HitLocation::Summary { thread_id, first_turn, last_turn, .. } => {
                 assert_eq!((thread_id, first_turn, last_turn), (Some(parent), 1, 2));
                 assert_eq!((&*hit.snippet, hit.created_at), ("two \u{2}herons\u{3} were seen", at(5)));
                 assert_eq!(hit.text, "two herons were seen");
             }
-            Place::Handoff { parent_thread_id, child_thread_id, .. } => {
+            HitLocation::Handoff { parent_thread_id, child_thread_id, .. } => {
                 assert_eq!((parent_thread_id, child_thread_id), (parent, child));
                 assert!(hit.snippet.contains("count the \u{2}herons\u{3}"), "{}", hit.snippet);
             }
-            Place::Item { namespace, key } => {
+            HitLocation::Item { namespace, key } => {
                 assert_eq!((&*namespace.join("/"), &*key, hit.created_at), ("birds/grey", "heron", at(9)));
             }
-            Place::Message { .. } => panic!("it was not asked for"),
+            HitLocation::Message { .. } => panic!("it was not asked for"),
         }
     }
 }
 
-pub async fn what_was_said_at_a_named_date_is_better(store: Subject) {
+pub async fn what_was_said_at_a_named_date_is_better(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let said =
-        |text: &str, time: &str| NewEvent::message(&Message::human(text), time.parse().unwrap()).unwrap();
-    let quiet = (0..8).map(|_| trace(0));
+    let said = |text: &str, time: &str| {
+        NewEvent::from_message(&Message::human(text), time.parse().unwrap()).unwrap()
+    };
+    let quiet = (0..8).map(|_| trace_event(0));
     let events = [said("the port of march", "2026-03-14T10:00:00Z")].into_iter().chain(quiet.clone());
     let events = events.chain([said("the port of old", "2025-03-02T10:00:00Z")]).chain(quiet);
     let events = events.chain([said("the port of may", "2026-05-14T10:00:00Z")]).collect();
     append(&*store, thread_id, events).await.unwrap();
-    let at = |year, month, day| SearchQuery { dates: vec![NamedDate { year, month, day }], ..any_of("port") };
+    let at =
+        |year, month, day| SearchQuery { dates: vec![PartialDate { year, month, day }], ..any_of("port") };
     assert_eq!(seqs(&store, any_of("port")).await, [19, 10, 1]);
     assert_eq!(seqs(&store, at(None, Some(3), None)).await, [10, 1, 19]);
     assert_eq!(seqs(&store, at(Some(2026), Some(3), None)).await, [1, 19, 10]);
@@ -337,10 +341,10 @@ pub async fn what_was_said_at_a_named_date_is_better(store: Subject) {
     assert_eq!(seqs(&store, at(None, None, None)).await, [19, 10, 1], "no part is no date");
 }
 
-pub async fn of_a_handoff_the_proposal_that_counts_is_found(store: Subject) {
+pub async fn of_a_handoff_the_proposal_that_counts_is_found(store: SharedStore) {
     let parent = create(&*store).await;
     let handoff = protocol::Handoff { status: HandoffStatus::AwaitingDecision, ..handoff(parent, 1) };
-    let accept = |handoff: &protocol::Handoff, proposal: &Proposal| Write::MoveHandoff {
+    let accept = |handoff: &protocol::Handoff, proposal: &Proposal| Write::TransitionHandoff {
         handoff_id: handoff.handoff_id,
         from: HandoffStatus::AwaitingDecision,
         to: HandoffStatus::Accepted,
@@ -353,29 +357,29 @@ pub async fn of_a_handoff_the_proposal_that_counts_is_found(store: Subject) {
     let first = proposal(&handoff, 0, "a first heron");
     let writes = vec![Write::CreateHandoff(handoff.clone()), Write::PutProposal(first.clone())];
     commit(&*store, writes).await.unwrap();
-    assert_eq!(kinds(&store, search_for("first heron")).await, [FoundKind::Handoff]);
+    assert_eq!(kinds(&store, search_for("first heron")).await, [IndexHitKind::Handoff]);
     let second = proposal(&handoff, 1, "a second, quite different egret");
     commit(&*store, vec![Write::PutProposal(second)]).await.unwrap();
     assert_eq!(kinds(&store, search_for("heron")).await, [], "the latest counts");
-    assert_eq!(kinds(&store, search_for("egret")).await, [FoundKind::Handoff]);
+    assert_eq!(kinds(&store, search_for("egret")).await, [IndexHitKind::Handoff]);
     commit(&*store, vec![accept(&handoff, &first)]).await.unwrap();
-    assert_eq!(kinds(&store, search_for("heron")).await, [FoundKind::Handoff], "the accepted one counts");
+    assert_eq!(kinds(&store, search_for("heron")).await, [IndexHitKind::Handoff], "the accepted one counts");
     assert_eq!(kinds(&store, search_for("egret")).await, []);
 }
 
-pub async fn what_was_superseded_is_in_no_answer(store: Subject) {
+pub async fn what_was_superseded_is_in_no_answer(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, ["word one", "word two", "word three"].map(human).to_vec()).await.unwrap();
     assert_eq!(seqs(&store, any_of("word")).await.len(), 3);
     rewind(&*store, thread_id, 1).await.unwrap();
     append(&*store, thread_id, vec![human("word four")]).await.unwrap();
     assert_eq!(seqs(&store, any_of("word")).await, [5, 1]);
-    let fork = copy(&*store, thread_id, None).await;
+    let fork = fork(&*store, thread_id, None).await;
     let of_fork = SearchQuery { thread_id: Some(fork), ..any_of("word") };
     assert_eq!(seqs(&store, of_fork).await, [5, 1], "a copy is found in itself");
 }
 
-pub async fn searching_and_saying_do_not_wait_for_each_other(store: Subject) {
+pub async fn searching_and_saying_do_not_wait_for_each_other(store: SharedStore) {
     const WRITERS: u64 = 4;
     const EVENTS: u64 = 50;
     let thread_id = create(&*store).await;
@@ -393,7 +397,7 @@ pub async fn searching_and_saying_do_not_wait_for_each_other(store: Subject) {
     for task in tasks {
         task.await.unwrap();
     }
-    store.index().await.unwrap();
+    store.update_search_index().await.unwrap();
     let all = SearchQuery { limit: 1_000, ..search_for("heron") };
     assert_eq!(store.search(all).await.unwrap().len() as u64, WRITERS * EVENTS);
 }

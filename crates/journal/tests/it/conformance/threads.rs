@@ -1,30 +1,30 @@
 //! Threads: creation, changes, lists, prefixes, deletion, counters.
 
 use journal::{
-    Direction, Error, EventQuery, HandoffFilter, HealthDepth, ImportSource, PAGE_ROWS_MAX, RunPatch, Sort,
-    SortBy, Subagents, ThreadFilter, ThreadPatch, Write,
+    Error, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource, PAGE_ROWS_MAX, RunPatch, SortDirection,
+    SubagentVisibility, ThreadFilter, ThreadPatch, ThreadSort, ThreadSortKey, Write,
 };
 use protocol::{
-    AssistantId, HandoffStatus, Message, NewEvent, ParentKind, Run, RunId, RunStatus, Scope, Thread,
+    AssistantId, HandoffStatus, Message, NewEvent, OwnerScope, ParentKind, Run, RunId, RunStatus, Thread,
     ThreadId, ThreadState, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
-use super::Subject;
+use super::SharedStore;
 use super::fixtures::{
     ai, all_events, append, at, checkpoint, commit, create, create_run, handoff, human, interrupt, proposal,
-    seqs, thread, trace,
+    seqs, thread, trace_event,
 };
 
 fn page(limit: usize) -> ThreadFilter {
-    ThreadFilter::of(Scope::Everyone, limit)
+    ThreadFilter::for_scope(OwnerScope::Everyone, limit)
 }
 
 fn ids(threads: &[Thread]) -> Vec<ThreadId> {
     threads.iter().map(|thread| thread.thread_id).collect()
 }
 
-pub async fn h1_prefixes_resolve(store: Subject) {
+pub async fn h1_prefixes_resolve(store: SharedStore) {
     for text in [
         "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b",
         "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1c",
@@ -47,14 +47,14 @@ pub async fn h1_prefixes_resolve(store: Subject) {
         ("ä", 0),
     ] {
         assert_eq!(
-            store.threads_by_prefix(prefix, &Scope::Everyone).await.unwrap().len(),
+            store.threads_by_prefix(prefix, &OwnerScope::Everyone).await.unwrap().len(),
             matches,
             "{prefix}"
         );
     }
 }
 
-pub async fn h2_creation_is_idempotent(store: Subject) {
+pub async fn h2_creation_is_idempotent(store: SharedStore) {
     let first = Thread {
         name: Some("first".to_owned()),
         parent_id: Some(ThreadId::generate()),
@@ -64,7 +64,7 @@ pub async fn h2_creation_is_idempotent(store: Subject) {
         ..thread()
     };
     commit(&*store, vec![Write::CreateThread(first.clone())]).await.unwrap();
-    append(&*store, first.thread_id, vec![trace(0)]).await.unwrap();
+    append(&*store, first.thread_id, vec![trace_event(0)]).await.unwrap();
     let second = Thread { name: Some("second".to_owned()), ..first.clone() };
     commit(&*store, vec![Write::CreateThread(second.clone()), Write::CreateThread(second)]).await.unwrap();
     let stored = store.thread(first.thread_id).await.unwrap().unwrap();
@@ -72,12 +72,15 @@ pub async fn h2_creation_is_idempotent(store: Subject) {
     assert_eq!(store.thread(ThreadId::generate()).await.unwrap(), None);
 }
 
-pub async fn h2_metadata_is_patched_key_by_key(store: Subject) {
+pub async fn h2_metadata_is_patched_key_by_key(store: SharedStore) {
     let thread_id = create(&*store).await;
     let update = |metadata: Value, remove: &[&str]| {
         let metadata = metadata.as_object().unwrap().clone();
         let remove = remove.iter().map(|key| (*key).to_owned()).collect();
-        Write::UpdateThread { thread_id, patch: ThreadPatch { metadata, remove, ..ThreadPatch::default() } }
+        Write::UpdateThread {
+            thread_id,
+            patch: ThreadPatch { metadata, remove_metadata: remove, ..ThreadPatch::default() },
+        }
     };
     commit(&*store, vec![update(json!({"a": 1, "b": 2, "c": 3}), &[])]).await.unwrap();
     commit(&*store, vec![update(json!({"c": {"d": 4}, "e": null}), &["b", "unknown"])]).await.unwrap();
@@ -95,7 +98,7 @@ pub async fn h2_metadata_is_patched_key_by_key(store: Subject) {
     assert!(matches!(commit(&*store, vec![unknown]).await, Err(Error::NotFound { .. })));
 }
 
-pub async fn h4_lists_are_ordered_and_paged(store: Subject) {
+pub async fn h4_lists_are_ordered_and_paged(store: SharedStore) {
     let parent = create(&*store).await;
     let reviewer: AssistantId = "reviewer".parse().unwrap();
     let mut expected = Vec::new();
@@ -114,23 +117,28 @@ pub async fn h4_lists_are_ordered_and_paged(store: Subject) {
     let created: Vec<_> = expected.iter().copied().chain([parent]).collect();
     assert_eq!(ids(&store.threads(page(10)).await.unwrap()), recent);
     assert_eq!(ids(&store.threads(ThreadFilter { offset: 1, ..page(2) }).await.unwrap()), recent[1..3]);
-    assert_eq!(ids(&store.threads(ThreadFilter { order: Sort::NEWEST, ..page(10) }).await.unwrap()), created);
+    assert_eq!(
+        ids(&store.threads(ThreadFilter { order: ThreadSort::NEWEST, ..page(10) }).await.unwrap()),
+        created
+    );
     let children = ThreadFilter { parent_id: Some(parent), ..page(10) };
     assert_eq!(ids(&store.threads(children).await.unwrap()), recent[..2]);
     let reviewed = ThreadFilter { assistant_id: Some(reviewer), ..page(10) };
     assert_eq!(ids(&store.threads(reviewed).await.unwrap()), recent[2..3]);
     for limit in [0, PAGE_ROWS_MAX + 1] {
-        assert!(matches!(store.threads(page(limit)).await, Err(Error::Invalid { .. })), "{limit}");
+        assert!(matches!(store.threads(page(limit)).await, Err(Error::InvalidRequest { .. })), "{limit}");
     }
     // What happens in a thread brings it to the front; an older event does not send it back.
     let patch = ThreadPatch { updated_at: Some(at(0)), ..ThreadPatch::default() };
     commit(&*store, vec![Write::UpdateThread { thread_id: expected[0], patch }]).await.unwrap();
-    append(&*store, expected[0], vec![NewEvent { created_at: at(50), ..trace(0) }, trace(1)]).await.unwrap();
+    append(&*store, expected[0], vec![NewEvent { created_at: at(50), ..trace_event(0) }, trace_event(1)])
+        .await
+        .unwrap();
     let first = store.threads(page(1)).await.unwrap();
     assert_eq!((first[0].thread_id, first[0].updated_at), (expected[0], at(50)));
 }
 
-pub async fn h4_a_list_has_what_every_set_field_lets_through(store: Subject) {
+pub async fn h4_a_list_has_what_every_set_field_lets_through(store: SharedStore) {
     let notes = [
         json!({"graph": "agent", "tags": {"team": "red", "n": 1}}),
         json!({"graph": "agent", "tags": {"team": "blue", "n": 1.0}}),
@@ -163,8 +171,15 @@ pub async fn h4_a_list_has_what_every_set_field_lets_through(store: Subject) {
         (ThreadFilter { statuses: vec![ThreadStatus::Error, ThreadStatus::Busy], ..page(10) }, &[2, 1]),
         (ThreadFilter { statuses: vec![ThreadStatus::Interrupted], ..page(10) }, &[]),
         (ThreadFilter { statuses: vec![ThreadStatus::Idle], ..having(json!({"graph": "agent"})) }, &[0]),
-        (ThreadFilter { lacking: Some("tags"), ..page(10) }, &[3]),
-        (ThreadFilter { lacking: Some("graph"), statuses: vec![ThreadStatus::Busy], ..page(10) }, &[]),
+        (ThreadFilter { without_metadata_key: Some("tags"), ..page(10) }, &[3]),
+        (
+            ThreadFilter {
+                without_metadata_key: Some("graph"),
+                statuses: vec![ThreadStatus::Busy],
+                ..page(10)
+            },
+            &[],
+        ),
     ] {
         let expected: Vec<ThreadId> = expected.iter().map(|at| all[*at]).collect();
         assert_eq!(ids(&store.threads(filter.clone()).await.unwrap()), expected, "{filter:?}");
@@ -178,7 +193,7 @@ pub async fn h4_a_list_has_what_every_set_field_lets_through(store: Subject) {
     }
 }
 
-pub async fn h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text(store: Subject) {
+pub async fn h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text(store: SharedStore) {
     let names = [Some("Mend the Kettle"), Some("100% of_it! \\ done"), None, Some("Äpfel und Überzüge")];
     let mut all = Vec::new();
     for (second, name) in (1..).zip(names) {
@@ -213,7 +228,7 @@ pub async fn h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text(
     }
 }
 
-pub async fn h4_tokens_of_a_page_of_threads_are_told_at_once(store: Subject) {
+pub async fn h4_tokens_of_a_page_of_threads_are_told_at_once(store: SharedStore) {
     let (run, without) = (create_run(&*store, "one").await, create(&*store).await);
     let add_usage =
         Some(Usage { input_tokens: 7, output_tokens: 2, cache_read_tokens: 5, ..Usage::default() });
@@ -224,10 +239,13 @@ pub async fn h4_tokens_of_a_page_of_threads_are_told_at_once(store: Subject) {
     let asked = [run.thread_id, without, ThreadId::generate()];
     assert_eq!(store.thread_tokens(&asked).await.unwrap(), [(run.thread_id, 18)]);
     let first = run.thread_id;
-    assert!(matches!(store.thread_tokens(&vec![first; PAGE_ROWS_MAX + 1]).await, Err(Error::Invalid { .. })));
+    assert!(matches!(
+        store.thread_tokens(&vec![first; PAGE_ROWS_MAX + 1]).await,
+        Err(Error::InvalidRequest { .. })
+    ));
 }
 
-pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store: Subject) {
+pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store: SharedStore) {
     let ended = |run: &Run, status| {
         let patch = RunPatch { status: Some(status), ..RunPatch::default() };
         Write::UpdateRun { run_id: run.run_id, patch }
@@ -258,8 +276,8 @@ pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store
 
     let mut expected = [
         (stopped.thread_id, ThreadState::Stopped),
-        (asking.thread_id, ThreadState::NeedsYou),
-        (both.thread_id, ThreadState::NeedsYou),
+        (asking.thread_id, ThreadState::NeedsInput),
+        (both.thread_id, ThreadState::NeedsInput),
         (idle, ThreadState::Idle),
     ];
     let asked: Vec<ThreadId> = expected.iter().map(|(id, _)| *id).chain([ThreadId::generate()]).collect();
@@ -268,7 +286,10 @@ pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store
     expected.sort_unstable_by_key(|(id, _)| *id);
     assert_eq!(states, expected);
     assert!(store.thread_states(&[]).await.unwrap().is_empty());
-    assert!(matches!(store.thread_states(&vec![idle; PAGE_ROWS_MAX + 1]).await, Err(Error::Invalid { .. })));
+    assert!(matches!(
+        store.thread_states(&vec![idle; PAGE_ROWS_MAX + 1]).await,
+        Err(Error::InvalidRequest { .. })
+    ));
 
     for state in ThreadState::ALL {
         let filter = ThreadFilter { state: Some(state), ..page(10) };
@@ -279,11 +300,11 @@ pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store
         assert_eq!(listed, in_state, "{state:?}");
         assert_eq!(store.thread_count(filter).await.unwrap(), in_state.len() as u64, "{state:?}");
     }
-    let second = ThreadFilter { state: Some(ThreadState::NeedsYou), offset: 1, ..page(1) };
+    let second = ThreadFilter { state: Some(ThreadState::NeedsInput), offset: 1, ..page(1) };
     assert_eq!(store.threads(second).await.unwrap().len(), 1);
 }
 
-pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: Subject) {
+pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: SharedStore) {
     let statuses = [ThreadStatus::Idle, ThreadStatus::Busy, ThreadStatus::Interrupted, ThreadStatus::Error];
     let mut all = Vec::new();
     for ((updated, created), status) in [(1, 4), (2, 3), (3, 1), (4, 2)].into_iter().zip(statuses) {
@@ -292,14 +313,14 @@ pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: Subject) {
         commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
     }
     for (by, ascending) in [
-        (SortBy::Updated, [0, 1, 2, 3]),
-        (SortBy::Created, [2, 3, 1, 0]),
-        (SortBy::Status, [1, 3, 0, 2]),
-        (SortBy::Id, [0, 1, 2, 3]),
+        (ThreadSortKey::Updated, [0, 1, 2, 3]),
+        (ThreadSortKey::Created, [2, 3, 1, 0]),
+        (ThreadSortKey::Status, [1, 3, 0, 2]),
+        (ThreadSortKey::Id, [0, 1, 2, 3]),
     ] {
         let mut expected = ascending.map(|at| all[at]);
-        for direction in [Direction::Ascending, Direction::Descending] {
-            let order = Sort { by, direction };
+        for direction in [SortDirection::Ascending, SortDirection::Descending] {
+            let order = ThreadSort { by, direction };
             let listed = ids(&store.threads(ThreadFilter { order, ..page(10) }).await.unwrap());
             assert_eq!(listed, expected, "{order:?}");
             expected.reverse();
@@ -307,7 +328,7 @@ pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: Subject) {
     }
 }
 
-pub async fn k1_nobody_lists_threads_without_saying_whose(store: Subject) {
+pub async fn k1_nobody_lists_threads_without_saying_whose(store: SharedStore) {
     create(&*store).await;
     let unsaid = ThreadFilter { limit: 9, ..ThreadFilter::default() };
     // A store of one scope has an answer to whose, and every other store has none.
@@ -315,11 +336,11 @@ pub async fn k1_nobody_lists_threads_without_saying_whose(store: Subject) {
         store.threads(unsaid.clone()).await.map(|threads| threads.len() as u64),
         store.thread_count(unsaid).await,
     ] {
-        assert!(matches!(counted, Err(Error::Invalid { what: "threads", .. }) | Ok(1)), "{counted:?}");
+        assert!(matches!(counted, Err(Error::InvalidRequest { what: "threads", .. }) | Ok(1)), "{counted:?}");
     }
 }
 
-pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: Subject) {
+pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: SharedStore) {
     let parent = create(&*store).await;
     let child = |parent_id, kind| Thread { parent_id: Some(parent_id), parent_kind: Some(kind), ..thread() };
     let task = child(parent, ParentKind::Subagent);
@@ -330,20 +351,20 @@ pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: Subject) {
     let writes = [&task, &below, &far_below, &beside].map(|thread| Write::CreateThread(thread.clone()));
     commit(&*store, writes.to_vec()).await.unwrap();
     append(&*store, task.thread_id, vec![NewEvent { created_at: at(50), ..human("hello") }]).await.unwrap();
-    for order in [Sort::default(), Sort::NEWEST] {
+    for order in [ThreadSort::default(), ThreadSort::NEWEST] {
         let listed = ids(&store.threads(ThreadFilter { order, ..page(9) }).await.unwrap());
         assert_eq!(listed, [beside.thread_id, parent]);
-        let all = ThreadFilter { order, subagents: Subagents::Shown, ..page(9) };
+        let all = ThreadFilter { order, subagents: SubagentVisibility::Shown, ..page(9) };
         let all = ids(&store.threads(all).await.unwrap());
         assert_eq!(all.len(), 5);
         assert!(hidden.iter().all(|id| all.contains(id)));
     }
     let children = ThreadFilter { parent_id: Some(parent), ..page(9) };
     assert_eq!(ids(&store.threads(children.clone()).await.unwrap()), [beside.thread_id]);
-    let children = ThreadFilter { subagents: Subagents::Shown, ..children };
+    let children = ThreadFilter { subagents: SubagentVisibility::Shown, ..children };
     assert_eq!(ids(&store.threads(children).await.unwrap()), [task.thread_id, beside.thread_id]);
     for id in hidden {
-        assert_eq!(store.threads_by_prefix(&id.to_string(), &Scope::Everyone).await.unwrap(), [id]);
+        assert_eq!(store.threads_by_prefix(&id.to_string(), &OwnerScope::Everyone).await.unwrap(), [id]);
         assert_eq!(store.thread(id).await.unwrap().unwrap().thread_id, id);
     }
     // What came from it stays out of sight when it is gone.
@@ -351,11 +372,11 @@ pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: Subject) {
     assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [beside.thread_id, parent]);
 }
 
-pub async fn counters_follow_the_messages(store: Subject) {
+pub async fn counters_follow_the_messages(store: SharedStore) {
     let thread_id = create(&*store).await;
     let injected = human("a reminder").with_metadata(&json!({"injected": true})).unwrap();
     let side = human("for a sub-agent").with_metadata(&json!({"side": true})).unwrap();
-    let image = NewEvent::message(
+    let image = NewEvent::from_message(
         &Message::Human(
             serde_json::from_value(json!({"content": [{"type": "media", "media_type": "image/png"}]}))
                 .unwrap(),
@@ -363,7 +384,7 @@ pub async fn counters_follow_the_messages(store: Subject) {
         at(2),
     )
     .unwrap();
-    append(&*store, thread_id, vec![trace(0), injected, side, image]).await.unwrap();
+    append(&*store, thread_id, vec![trace_event(0), injected, side, image]).await.unwrap();
     assert_eq!(store.thread(thread_id).await.unwrap().unwrap().first_prompt, None);
     append(&*store, thread_id, vec![human("\n fix the test \n"), ai("Looking."), human("thanks")])
         .await
@@ -373,7 +394,7 @@ pub async fn counters_follow_the_messages(store: Subject) {
     assert_eq!((stored.message_count, stored.last_seq, stored.updated_at), (6, 7, at(2)));
 }
 
-pub async fn a_first_prompt_is_cut_between_graphemes(store: Subject) {
+pub async fn a_first_prompt_is_cut_between_graphemes(store: SharedStore) {
     let thread_id = create(&*store).await;
     let family = "👩‍👩‍👧‍👦";
     append(&*store, thread_id, vec![human(&family.repeat(300))]).await.unwrap();
@@ -381,7 +402,7 @@ pub async fn a_first_prompt_is_cut_between_graphemes(store: Subject) {
     assert_eq!(prompt, family.repeat(200));
 }
 
-pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: Subject) {
+pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     let (as_parent, other) = (handoff(thread_id, 0), create(&*store).await);
@@ -395,7 +416,7 @@ pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: Subject) {
         updated_at: at(0),
     };
     let writes = vec![
-        Write::Append { thread_id, events: vec![human("one"), ai("two"), trace(3)] },
+        Write::Append { thread_id, events: vec![human("one"), ai("two"), trace_event(3)] },
         Write::PutCheckpoint(checkpoint(&run, 1)),
         Write::RaiseInterrupt(asked.clone()),
         Write::CreateHandoff(as_parent.clone()),
@@ -420,18 +441,18 @@ pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: Subject) {
     assert_eq!(store.handoff(as_parent.handoff_id).await.unwrap(), None);
     assert!(store.proposals(as_parent.handoff_id).await.unwrap().is_empty());
     assert_eq!(store.import_source("key").await.unwrap(), None);
-    assert!(store.threads_by_prefix(&thread_id.to_string(), &Scope::Everyone).await.unwrap().is_empty());
+    assert!(store.threads_by_prefix(&thread_id.to_string(), &OwnerScope::Everyone).await.unwrap().is_empty());
     assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [other]);
     // For audit, the handoff that seeded it stays with the parent.
     let filter = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };
     assert_eq!(store.handoffs(filter).await.unwrap(), [as_child]);
-    let health = store.health(HealthDepth::Integrity).await.unwrap();
+    let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!((health.threads, health.events, health.problems), (1, 1, vec![]));
     let again = commit(&*store, vec![Write::DeleteThread { thread_id }]).await;
     assert!(matches!(again, Err(Error::NotFound { .. })), "{again:?}");
 }
 
-pub async fn a26_a_deleted_thread_takes_no_event(store: Subject) {
+pub async fn a26_a_deleted_thread_takes_no_event(store: SharedStore) {
     let thread_id = create(&*store).await;
     commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
     let run = super::fixtures::run(thread_id, "late");
@@ -443,7 +464,7 @@ pub async fn a26_a_deleted_thread_takes_no_event(store: Subject) {
         updated_at: at(0),
     };
     for write in [
-        Write::Append { thread_id, events: vec![trace(0)] },
+        Write::Append { thread_id, events: vec![trace_event(0)] },
         Write::PutCheckpoint(checkpoint(&run, 1)),
         Write::RaiseInterrupt(interrupt(&run, "approval", 1)),
         Write::AdmitRun(run),
@@ -460,18 +481,18 @@ pub async fn a26_a_deleted_thread_takes_no_event(store: Subject) {
     assert_eq!(store.run(RunId::generate()).await.unwrap(), None);
 }
 
-pub async fn h3_an_id_can_begin_again(store: Subject) {
+pub async fn h3_an_id_can_begin_again(store: SharedStore) {
     let before = thread();
     let thread_id = before.thread_id;
     commit(&*store, vec![Write::CreateThread(before.clone())]).await.unwrap();
-    append(&*store, thread_id, vec![human("old words").keyed("k"), ai("old answer")]).await.unwrap();
+    append(&*store, thread_id, vec![human("old words").with_key("k"), ai("old answer")]).await.unwrap();
     commit(&*store, vec![Write::DeleteThread { thread_id }, Write::CreateThread(before.clone())])
         .await
         .unwrap();
     assert_eq!(store.thread(thread_id).await.unwrap(), Some(Thread { last_seq: 2, ..before }));
     assert!(all_events(&*store, thread_id, &[]).await.is_empty());
-    assert_eq!(append(&*store, thread_id, vec![human("new words").keyed("k")]).await.unwrap(), [3]);
+    assert_eq!(append(&*store, thread_id, vec![human("new words").with_key("k")]).await.unwrap(), [3]);
     assert_eq!(seqs(&all_events(&*store, thread_id, &[]).await), [3]);
     assert_eq!(store.thread(thread_id).await.unwrap().unwrap().first_prompt.as_deref(), Some("new words"));
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }

@@ -7,46 +7,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use journal::{Error, Fence, PoolSettings, Postgres, RunPatch, Store, Transaction, Write};
+use journal::{Error, FencingToken, PoolSettings, PostgresStore, RunPatch, Store, Transaction, Write};
 use protocol::{Run, RunStatus, Seq, ThreadId};
-use test_postgres::{Cluster, Cut, Database, Proxy};
+use test_postgres::{Cluster, CutPoint, Proxy, TestDatabase};
 
 use crate::backends::POOL;
 use crate::conformance::fixtures::{
-    ai, all_events, append, at, checkpoint, commit, create, create_run, human, run, seqs, trace,
+    ai, all_events, append, at, checkpoint, commit, create, create_run, human, run, seqs, trace_event,
 };
-use crate::server::races::is_sound;
+use crate::server::races::check_consistency;
 
 const CHILD_URL: &str = "JOURNAL_POSTGRES_CHILD_URL";
 const CHILD_RUN: &str = "JOURNAL_POSTGRES_CHILD_RUN";
 
 /// Half of what a journey to the server and back takes.
-const HALF_WAY: Duration = Duration::from_millis(40);
+const MIDWAY_DELAY: Duration = Duration::from_millis(40);
 /// The most journeys of a run's admission, step and end together.
-const RUN_JOURNEYS_MAX: u128 = 16;
+const RUN_ROUND_TRIPS_MAX: u128 = 16;
 
 /// Appends that are acknowledged between two things that befall a server.
 const APPENDS_BETWEEN: u64 = 30;
 
-async fn behind_a_proxy(settings: PoolSettings) -> (Database, Proxy, Postgres) {
-    let database = Database::create().unwrap();
+async fn open_behind_proxy(settings: PoolSettings) -> (TestDatabase, Proxy, PostgresStore) {
+    let database = TestDatabase::create().unwrap();
     let proxy = Proxy::start(database.address()).unwrap();
-    let store = Postgres::open(&database.url_through(proxy.address()), settings).await.unwrap();
+    let store = PostgresStore::open(&database.url_through(proxy.address()), settings).await.unwrap();
     (database, proxy, store)
 }
 
 /// Returns how many journeys something takes, the best of some: news of what was done before may be in the way.
-async fn journeys<F: Future<Output = ()>>(proxy: &Proxy, mut work: impl FnMut() -> F) -> u128 {
+async fn count_round_trips<F: Future<Output = ()>>(proxy: &Proxy, mut work: impl FnMut() -> F) -> u128 {
     // What is done for the first time is prepared, on each connection.
     for _ in 0..8 {
         work().await;
     }
-    proxy.delay(HALF_WAY, HALF_WAY);
+    proxy.delay(MIDWAY_DELAY, MIDWAY_DELAY);
     let mut best = u128::MAX;
     for _ in 0..5 {
         let begun = Instant::now();
         work().await;
-        best = best.min(begun.elapsed().as_millis() / (2 * HALF_WAY).as_millis());
+        best = best.min(begun.elapsed().as_millis() / (2 * MIDWAY_DELAY).as_millis());
     }
     proxy.delay(Duration::ZERO, Duration::ZERO);
     best
@@ -54,27 +54,30 @@ async fn journeys<F: Future<Output = ()>>(proxy: &Proxy, mut work: impl FnMut() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_usual_takes_few_journeys_to_the_server() {
-    let (_database, proxy, store) = behind_a_proxy(PoolSettings { max: 2, ..POOL }).await;
+    let (_database, proxy, store) = open_behind_proxy(PoolSettings { max: 2, ..POOL }).await;
     let (store, thread_id) = (&store, create(&store).await);
-    let said =
-        journeys(&proxy, async || drop(append(store, thread_id, vec![human("q"), ai("a")]).await.unwrap()));
+    let said = count_round_trips(&proxy, async || {
+        drop(append(store, thread_id, vec![human("q"), ai("a")]).await.unwrap())
+    });
     let said = said.await;
-    let many = || async { drop(append(store, thread_id, (0..100).map(trace).collect()).await.unwrap()) };
-    let many = journeys(&proxy, many).await;
-    let looked = journeys(&proxy, async || assert!(store.thread(thread_id).await.unwrap().is_some())).await;
-    let worked = journeys(&proxy, async || whole_run(store, thread_id).await).await;
+    let many =
+        || async { drop(append(store, thread_id, (0..100).map(trace_event).collect()).await.unwrap()) };
+    let many = count_round_trips(&proxy, many).await;
+    let looked =
+        count_round_trips(&proxy, async || assert!(store.thread(thread_id).await.unwrap().is_some())).await;
+    let worked = count_round_trips(&proxy, async || complete_run(store, thread_id).await).await;
     eprintln!(
         "journeys: an append {said}, a long one {many}, a look {looked}, a run of three commits {worked}"
     );
-    assert!(said <= 2 && many <= 2 && looked <= 1 && worked <= RUN_JOURNEYS_MAX);
+    assert!(said <= 2 && many <= 2 && looked <= 1 && worked <= RUN_ROUND_TRIPS_MAX);
 }
 
 /// A run as the runtime has it: an admission, a step and an end, one transaction each.
-async fn whole_run(store: &Postgres, thread_id: ThreadId) {
+async fn complete_run(store: &PostgresStore, thread_id: ThreadId) {
     let run = run(thread_id, "one");
-    let fence = Some(Fence { run_id: run.run_id, owner: "one".to_owned() });
+    let fence = Some(FencingToken { run_id: run.run_id, owner: "one".to_owned() });
     let said =
-        |event: protocol::NewEvent| Write::Append { thread_id, events: vec![event.in_run(run.run_id)] };
+        |event: protocol::NewEvent| Write::Append { thread_id, events: vec![event.with_run(run.run_id)] };
     let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
     let admission =
         vec![Write::AdmitRun(run.clone()), said(human("q")), Write::PutCheckpoint(checkpoint(&run, 0))];
@@ -82,7 +85,7 @@ async fn whole_run(store: &Postgres, thread_id: ThreadId) {
     let step = vec![said(ai("a")), Write::PutCheckpoint(checkpoint(&run, 1))];
     store.commit(Transaction { fence: fence.clone(), writes: step }).await.unwrap();
     let end = vec![
-        said(trace(1)),
+        said(trace_event(1)),
         Write::PutCheckpoint(checkpoint(&run, 2)),
         Write::UpdateRun { run_id: run.run_id, patch },
         Write::SettleThread { thread_id },
@@ -92,41 +95,42 @@ async fn whole_run(store: &Postgres, thread_id: ThreadId) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a8_m2_cut_anywhere_an_append_is_there_once() {
-    let (_database, proxy, store) = behind_a_proxy(PoolSettings { max: 1, ..POOL }).await;
+    let (_database, proxy, store) = open_behind_proxy(PoolSettings { max: 1, ..POOL }).await;
     let thread_id = create(&store).await;
     let mut given: Vec<Seq> = Vec::new();
-    let cuts = (0..1_400).step_by(23).flat_map(|bytes| [Cut::ToServer(bytes), Cut::ToClient(bytes)]);
-    for cut in cuts.chain([Cut::Answer("COMMIT"), Cut::Request("COMMIT")]) {
+    let cuts =
+        (0..1_400).step_by(23).flat_map(|bytes| [CutPoint::ToServer(bytes), CutPoint::ToClient(bytes)]);
+    for cut in cuts.chain([CutPoint::Answer("COMMIT"), CutPoint::Request("COMMIT")]) {
         proxy.cut_at(cut);
-        let seqs = append(&store, thread_id, vec![trace(1), trace(2)]).await;
+        let seqs = append(&store, thread_id, vec![trace_event(1), trace_event(2)]).await;
         given.extend(seqs.unwrap_or_else(|error| panic!("{cut:?}: {error}")));
     }
     assert_eq!(given, (1..=given.len() as u64).collect::<Vec<_>>());
     assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), given);
-    assert!(store.pool().broken > 30, "{:?}", store.pool());
-    is_sound(&store).await;
+    assert!(store.pool_statistics().broken > 30, "{:?}", store.pool_statistics());
+    check_consistency(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j9_a_database_that_cannot_be_reached_is_told_and_used_again_when_it_can() {
     let (_database, proxy, store) =
-        behind_a_proxy(PoolSettings { patience: Duration::from_secs(1), ..POOL }).await;
+        open_behind_proxy(PoolSettings { wait_timeout: Duration::from_secs(1), ..POOL }).await;
     let thread_id = create(&store).await;
     proxy.refuse();
     proxy.cut();
-    let told = append(&store, thread_id, vec![trace(1)]).await.unwrap_err();
+    let told = append(&store, thread_id, vec![trace_event(1)]).await.unwrap_err();
     assert!(matches!(told, Error::Unreachable { .. }), "{told}");
     let told = store.thread(thread_id).await.unwrap_err();
     assert!(matches!(told, Error::Unreachable { .. }), "{told}");
-    proxy.pass();
-    assert_eq!(append(&store, thread_id, vec![trace(1)]).await.unwrap(), [1]);
+    proxy.restore();
+    assert_eq!(append(&store, thread_id, vec![trace_event(1)]).await.unwrap(), [1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a3_no_acknowledged_event_is_lost_or_doubled_by_a_server_that_stops_or_crashes() {
     let cluster = Cluster::start().unwrap();
     let database = cluster.create_database().unwrap();
-    let store = Arc::new(Postgres::open(&database.socket_url(), POOL).await.unwrap());
+    let store = Arc::new(PostgresStore::open(&database.socket_url(), POOL).await.unwrap());
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let done = Arc::new(AtomicU64::new(0));
     let mut writers = Vec::new();
@@ -136,12 +140,12 @@ async fn a3_no_acknowledged_event_is_lost_or_doubled_by_a_server_that_stops_or_c
         writers.push(tokio::spawn(async move {
             let (mut acknowledged, mut in_doubt) = (Vec::new(), 0);
             while !*stopped.borrow() {
-                match append(&*store, thread_id, vec![trace(1), trace(2)]).await {
+                match append(&*store, thread_id, vec![trace_event(1), trace_event(2)]).await {
                     Ok(seqs) => {
                         acknowledged.extend(seqs);
                         done.fetch_add(1, Ordering::Relaxed);
                     }
-                    Err(Error::Unsettled { .. }) => in_doubt += 1,
+                    Err(Error::CommitUnknown { .. }) => in_doubt += 1,
                     Err(Error::Unreachable { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -159,7 +163,7 @@ async fn a3_no_acknowledged_event_is_lost_or_doubled_by_a_server_that_stops_or_c
     for round in 0..6 {
         more().await;
         if round % 3 == 0 { cluster.stop() } else { cluster.crash() }.unwrap();
-        cluster.begin().unwrap();
+        cluster.start_again().unwrap();
     }
     more().await;
     stop.send(true).unwrap();
@@ -175,14 +179,14 @@ async fn a3_no_acknowledged_event_is_lost_or_doubled_by_a_server_that_stops_or_c
         );
         assert!(unacknowledged <= 2 * in_doubt, "{unacknowledged} refused and written, {in_doubt} in doubt");
     }
-    is_sound(&store).await;
+    check_consistency(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_told_and_leaves_nothing_half_written() {
-    let Some(cluster) = Cluster::on_small_disk(170).unwrap() else { return };
+    let Some(cluster) = Cluster::start_on_small_disk(170).unwrap() else { return };
     let database = cluster.create_database().unwrap();
-    let store = Postgres::open(&database.socket_url(), POOL).await.unwrap();
+    let store = PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
     let thread_id = create(&store).await;
     let first = append(&store, thread_id, vec![human("before")]).await.unwrap();
     cluster.fill_disk().unwrap();
@@ -201,18 +205,18 @@ async fn a_full_disk_is_told_and_leaves_nothing_half_written() {
     cluster.free_disk().unwrap();
     stored.extend(append(&store, thread_id, vec![human(&noise), human("after")]).await.unwrap());
     assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), stored);
-    is_sound(&store).await;
+    check_consistency(&store).await;
 }
 
 /// The work of a child: it appends for a run until it is told that the run is no longer its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_child() {
     let Ok(url) = std::env::var(CHILD_URL) else { return };
-    let store = Postgres::open(&url, POOL).await.unwrap();
+    let store = PostgresStore::open(&url, POOL).await.unwrap();
     let run = store.run(std::env::var(CHILD_RUN).unwrap().parse().unwrap()).await.unwrap().unwrap();
-    let fence = Fence { run_id: run.run_id, owner: "child".to_owned() };
+    let fence = FencingToken { run_id: run.run_id, owner: "child".to_owned() };
     loop {
-        match store.commit(appending(&run, &fence, 0)).await {
+        match store.commit(append_transaction(&run, &fence, 0)).await {
             Ok(committed) => println!("\nacknowledged {}", committed.seqs[0][0]),
             Err(Error::Fenced { .. }) => break,
             // The server has ended the connections it had when it was stopped.
@@ -223,8 +227,8 @@ async fn in_a_child() {
     println!("\nfenced");
 }
 
-fn appending(run: &Run, fence: &Fence, number: u64) -> Transaction {
-    let events = vec![trace(number).in_run(run.run_id)];
+fn append_transaction(run: &Run, fence: &FencingToken, number: u64) -> Transaction {
+    let events = vec![trace_event(number).with_run(run.run_id)];
     Transaction {
         fence: Some(fence.clone()),
         writes: vec![Write::Append { thread_id: run.thread_id, events }],
@@ -237,8 +241,8 @@ fn signal(signal: &str, process: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j3_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_wakes() {
-    let database = Database::create().unwrap();
-    let store = Postgres::open(&database.socket_url(), POOL).await.unwrap();
+    let database = TestDatabase::create().unwrap();
+    let store = PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
     let run = create_run(&store, "child").await;
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "server::broken::in_a_child", "--nocapture"])
@@ -254,8 +258,8 @@ async fn j3_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_w
     let reclaim =
         Write::ReclaimRun { run_id: run.run_id, owner: "new".to_owned(), now: at(100), lease_until: at(200) };
     commit(&store, vec![reclaim]).await.unwrap();
-    let fence = Fence { run_id: run.run_id, owner: "new".to_owned() };
-    let first = store.commit(appending(&run, &fence, 1)).await.unwrap().seqs[0][0];
+    let fence = FencingToken { run_id: run.run_id, owner: "new".to_owned() };
+    let first = store.commit(append_transaction(&run, &fence, 1)).await.unwrap().seqs[0][0];
     signal("-CONT", child.id());
     let said: Vec<String> = lines.collect();
     assert!(child.wait().unwrap().success() && said.iter().any(|line| line == "fenced"), "{said:?}");
@@ -266,5 +270,5 @@ async fn j3_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_w
         Some(first),
         "nothing is behind what the new owner wrote"
     );
-    is_sound(&store).await;
+    check_consistency(&store).await;
 }

@@ -7,40 +7,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use journal::{
-    Claim, Error, Fence, HealthDepth, ImportSource, ImportedSoFar, ItemQuery, OutboxItem, Postgres, Replica,
-    Result, RunPatch, Store, Transaction, Write,
+    Error, FencingToken, HealthCheckDepth, ImportProgress, ImportSource, ItemQuery, OutboxItem,
+    PostgresStore, Replica, Result, RunClaim, RunPatch, Store, Transaction, Write,
 };
 use protocol::{
-    ApiKey, Decision, Decisions, HandoffStatus, InterruptStatus, Item, RunStatus, Thread, ThreadId,
+    ApiKey, Decision, Decisions, HandoffStatus, InterruptStatus, RunStatus, StoredItem, Thread, ThreadId,
 };
 use serde_json::{Map, json};
 use tokio::task::JoinHandle;
 
 use crate::backends::POOL;
 use crate::conformance::fixtures::{
-    all_events, append, at, commit, create, create_run, handoff, interrupt, run, seqs, trace,
+    all_events, append, at, commit, create, create_run, handoff, interrupt, run, seqs, trace_event,
 };
 
 /// A database, and stores of so many processes on it.
-pub async fn processes(number: usize) -> (test_postgres::Database, Vec<Arc<Postgres>>) {
-    let database = test_postgres::Database::create().unwrap();
+pub async fn open_processes(number: usize) -> (test_postgres::TestDatabase, Vec<Arc<PostgresStore>>) {
+    let database = test_postgres::TestDatabase::create().unwrap();
     let mut stores = Vec::new();
     for _ in 0..number {
-        stores.push(Arc::new(Postgres::open(&database.socket_url(), POOL).await.unwrap()));
+        stores.push(Arc::new(PostgresStore::open(&database.socket_url(), POOL).await.unwrap()));
     }
     (database, stores)
 }
 
-pub async fn is_sound(store: &Postgres) {
-    let health = store.health(HealthDepth::Integrity).await.unwrap();
+pub async fn check_consistency(store: &PostgresStore) {
+    let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!(health.problems, Vec::<String>::new());
 }
 
 /// Has each of `many` tasks do its own on one of the stores, all at once, and returns what came of them.
-async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
-    stores: &[Arc<Postgres>],
+async fn run_concurrently<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    stores: &[Arc<PostgresStore>],
     many: usize,
-    task: impl Fn(Arc<Postgres>, usize) -> F,
+    task: impl Fn(Arc<PostgresStore>, usize) -> F,
 ) -> Vec<T> {
     let tasks =
         (0..many).map(|number| tokio::spawn(task(Arc::clone(&stores[number % stores.len()]), number)));
@@ -54,7 +54,7 @@ async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
 
 /// Fails unless one of them did it, and the others were told why they did not.
 #[track_caller]
-fn one_won<T: std::fmt::Debug>(done: &[Result<T>], is_refusal: fn(&Error) -> bool) {
+fn assert_one_succeeded<T: std::fmt::Debug>(done: &[Result<T>], is_refusal: fn(&Error) -> bool) {
     let failed: Vec<&Error> = done.iter().filter_map(|done| done.as_ref().err()).collect();
     assert!(failed.iter().all(|error| is_refusal(error)), "{failed:?}");
     assert_eq!(done.len() - failed.len(), 1, "{done:?}");
@@ -64,13 +64,13 @@ fn one_won<T: std::fmt::Debug>(done: &[Result<T>], is_refusal: fn(&Error) -> boo
 async fn a1_fifty_writers_of_four_processes_leave_no_gap_and_no_error_surfaces() {
     const WRITERS: usize = 50;
     const EVENTS: u64 = 200;
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     let mut threads = Vec::new();
     for _ in 0..5 {
         threads.push(create(&*stores[0]).await);
     }
     let threads: Arc<[ThreadId]> = threads.into();
-    let given = at_once(&stores, WRITERS, |store, writer| {
+    let given = run_concurrently(&stores, WRITERS, |store, writer| {
         let threads = Arc::clone(&threads);
         async move {
             let mut given = Vec::new();
@@ -78,7 +78,7 @@ async fn a1_fifty_writers_of_four_processes_leave_no_gap_and_no_error_surfaces()
             while left > 0 {
                 let thread_id = threads[(writer + left as usize) % threads.len()];
                 let many = left.min(1 + left % 4);
-                let seqs = append(&*store, thread_id, (0..many).map(trace).collect()).await.unwrap();
+                let seqs = append(&*store, thread_id, (0..many).map(trace_event).collect()).await.unwrap();
                 assert!(seqs.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{seqs:?}");
                 given.extend(seqs.into_iter().map(|seq| (thread_id, seq)));
                 left -= many;
@@ -96,15 +96,15 @@ async fn a1_fifty_writers_of_four_processes_leave_no_gap_and_no_error_surfaces()
         assert_eq!(stored, (1..=stored.len() as u64).collect::<Vec<_>>());
     }
     assert_eq!(given.len() as u64, WRITERS as u64 * EVENTS);
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a2_a26_a_thread_deleted_and_begun_again_under_its_writers_reuses_no_seq() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     let thread = Thread::blank(ThreadId::generate(), Default::default(), at(0));
     commit(&*stores[0], vec![Write::CreateThread(thread.clone())]).await.unwrap();
-    let given = at_once(&stores, 16, |store, number| {
+    let given = run_concurrently(&stores, 16, |store, number| {
         let thread = thread.clone();
         async move {
             let mut given = Vec::new();
@@ -115,7 +115,7 @@ async fn a2_a26_a_thread_deleted_and_begun_again_under_its_writers_reuses_no_seq
                     assert!(matches!(deleted, Ok(_) | Err(Error::NotFound { .. })), "{deleted:?}");
                     commit(&*store, vec![Write::CreateThread(thread.clone())]).await.unwrap();
                 }
-                match append(&*store, thread_id, vec![trace(1), trace(2)]).await {
+                match append(&*store, thread_id, vec![trace_event(1), trace_event(2)]).await {
                     Ok(seqs) => given.extend(seqs),
                     Err(Error::NotFound { .. }) => {}
                     Err(error) => panic!("{error}"),
@@ -130,12 +130,12 @@ async fn a2_a26_a_thread_deleted_and_begun_again_under_its_writers_reuses_no_seq
     assert_eq!(once.len(), given.len(), "no seq is given twice");
     let left = seqs(&all_events(&*stores[0], thread.thread_id, &[]).await);
     assert!(left.iter().all(|seq| once.contains(seq)));
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j1_of_admissions_in_several_processes_one_wins() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     let thread_id = create(&*stores[0]).await;
     for round in 0..15 {
         let runs: Vec<_> = (0..8).map(|_| run(thread_id, "one")).collect();
@@ -146,40 +146,44 @@ async fn j1_of_admissions_in_several_processes_one_wins() {
                 commit(&*stores[0], vec![Write::QueueRun(waiting)]).await.unwrap();
             }
         }
-        let admitted = at_once(&stores, runs.len(), |store, number| {
+        let admitted = run_concurrently(&stores, runs.len(), |store, number| {
             let run = runs[number].clone();
             async move {
                 let write = if waits { Write::BeginRun(run.clone()) } else { Write::AdmitRun(run.clone()) };
                 commit(
                     &*store,
-                    vec![write, Write::Append { thread_id, events: vec![trace(1).in_run(run.run_id)] }],
+                    vec![
+                        write,
+                        Write::Append { thread_id, events: vec![trace_event(1).with_run(run.run_id)] },
+                    ],
                 )
                 .await
             }
         })
         .await;
-        one_won(&admitted, |error| matches!(error, Error::Busy { .. }));
+        assert_one_succeeded(&admitted, |error| matches!(error, Error::Busy { .. }));
         let active = stores[1].active_runs(Some(thread_id)).await.unwrap();
         assert_eq!(active.len(), 1);
         let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
         commit(&*stores[0], vec![Write::UpdateRun { run_id: active[0].run_id, patch }]).await.unwrap();
         for run in stores[0].queued_runs(Some(thread_id)).await.unwrap() {
-            commit(&*stores[0], vec![Write::ForgetRun { run_id: run.run_id }]).await.unwrap();
+            commit(&*stores[0], vec![Write::DeleteRun { run_id: run.run_id }]).await.unwrap();
         }
     }
     assert_eq!(all_events(&*stores[0], thread_id, &[]).await.len(), 15);
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j3_of_reclaimers_one_wins_and_who_lost_the_lease_writes_nothing_behind_it() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     for _ in 0..8 {
         let run = create_run(&*stores[0], "old").await;
         let (run_id, thread_id) = (run.run_id, run.thread_id);
-        let fence = move |owner: &str| Some(Fence { run_id, owner: owner.to_owned() });
-        let write =
-            move |number| vec![Write::Append { thread_id, events: vec![trace(number).in_run(run_id)] }];
+        let fence = move |owner: &str| Some(FencingToken { run_id, owner: owner.to_owned() });
+        let write = move |number| {
+            vec![Write::Append { thread_id, events: vec![trace_event(number).with_run(run_id)] }]
+        };
         let old = fence("old");
         let writer = {
             let store = Arc::clone(&stores[0]);
@@ -194,30 +198,30 @@ async fn j3_of_reclaimers_one_wins_and_who_lost_the_lease_writes_nothing_behind_
                 }
             })
         };
-        let reclaimed = at_once(&stores, 6, |store, number| async move {
+        let reclaimed = run_concurrently(&stores, 6, |store, number| async move {
             let owner = format!("new {number}");
             let reclaim =
                 Write::ReclaimRun { run_id, owner: owner.clone(), now: at(100), lease_until: at(200) };
             commit(&*store, vec![reclaim]).await?;
-            let fence = Some(Fence { run_id, owner });
-            let first = Write::Append { thread_id, events: vec![trace(1).in_run(run_id)] };
+            let fence = Some(FencingToken { run_id, owner });
+            let first = Write::Append { thread_id, events: vec![trace_event(1).with_run(run_id)] };
             store
                 .commit(Transaction { fence, writes: vec![first] })
                 .await
                 .map(|committed| committed.seqs[0][0])
         })
         .await;
-        one_won(&reclaimed, |error| matches!(error, Error::Fenced { .. }));
+        assert_one_succeeded(&reclaimed, |error| matches!(error, Error::Fenced { .. }));
         let first = *reclaimed.iter().find_map(|done| done.as_ref().ok()).unwrap();
         let last = writer.await.unwrap();
         assert!(last < first, "written under the old lease at {last}, under the new at {first}");
     }
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j3_of_processes_that_claim_the_same_runs_each_run_has_one() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     let mut runs = Vec::new();
     for number in 0..24 {
         let mut left = run(create(&*stores[0]).await, "gone");
@@ -231,16 +235,17 @@ async fn j3_of_processes_that_claim_the_same_runs_each_run_has_one() {
         commit(&*stores[0], vec![write]).await.unwrap();
         runs.push(left.run_id);
     }
-    let claimed = at_once(&stores, 8, |store, number| {
+    let claimed = run_concurrently(&stores, 8, |store, number| {
         let run_ids = runs.clone();
         async move {
             let (now, lease_until) = (at(100), at(200));
-            let claim = Claim { run_ids, owner: number.to_string(), now, lease_until, gone: Vec::new() };
+            let claim =
+                RunClaim { run_ids, owner: number.to_string(), now, lease_until, dead_owners: Vec::new() };
             // Until then its owner lives, which keeps what it claimed.
             let replica =
                 Replica { owner: number.to_string(), machine: "m".to_owned(), alive_until: at(200) };
-            let writes = vec![Write::Announce { replica, now }, Write::ClaimRuns(claim)];
-            commit(&*store, writes).await.unwrap().claimed
+            let writes = vec![Write::RecordHeartbeat { replica, now }, Write::ClaimRuns(claim)];
+            commit(&*store, writes).await.unwrap().claimed_runs
         }
     })
     .await
@@ -251,24 +256,24 @@ async fn j3_of_processes_that_claim_the_same_runs_each_run_has_one() {
         let owner = stores[0].run(run_id).await.unwrap().unwrap().lease_owner;
         assert_ne!(owner.as_deref(), Some("gone"));
     }
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g20_of_answers_and_withdrawals_the_first_counts() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     for round in 0..12 {
         let run = create_run(&*stores[0], "one").await;
         let thread_id = run.thread_id;
         let asked = interrupt(&run, "approval", 1);
         let interrupt_id = asked.interrupt_id;
         let patch = RunPatch { status: Some(RunStatus::Interrupted), ..RunPatch::default() };
-        let events = vec![trace(1).in_run(run.run_id)];
+        let events = vec![trace_event(1).with_run(run.run_id)];
         let ended = Write::UpdateRun { run_id: run.run_id, patch };
         commit(&*stores[0], vec![Write::Append { thread_id, events }, Write::RaiseInterrupt(asked), ended])
             .await
             .unwrap();
-        let answered = at_once(&stores, 7, |store, number| async move {
+        let answered = run_concurrently(&stores, 7, |store, number| async move {
             let decisions =
                 Decisions { decisions: vec![Decision::Reject { message: Some(number.to_string()) }] };
             let answer = Write::ResolveInterrupt { interrupt_id, decisions: Some(decisions), at: at(5) };
@@ -280,23 +285,26 @@ async fn g20_of_answers_and_withdrawals_the_first_counts() {
             };
             (
                 number != 0 || round % 3 == 2,
-                commit(&*store, vec![Write::ExpectPending { interrupt_id }, write]).await,
+                commit(&*store, vec![Write::ExpectPendingInterrupt { interrupt_id }, write]).await,
             )
         })
         .await;
-        one_won(
-            &answered.iter().map(|(_, done)| done.as_ref().map(|_| ()).map_err(copied)).collect::<Vec<_>>(),
+        assert_one_succeeded(
+            &answered
+                .iter()
+                .map(|(_, done)| done.as_ref().map(|_| ()).map_err(clone_error))
+                .collect::<Vec<_>>(),
             |error| matches!(error, Error::AlreadyDecided { .. }),
         );
         let is_answer = answered.iter().any(|(is_answer, done)| *is_answer && done.is_ok());
         let status = stores[0].interrupt(interrupt_id).await.unwrap().unwrap().status;
         assert_eq!(status == InterruptStatus::Resolved, is_answer, "{status:?}");
     }
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 /// Errors are not copied; of these only what they are is looked at.
-fn copied(error: &Error) -> Error {
+fn clone_error(error: &Error) -> Error {
     match error {
         Error::AlreadyDecided { interrupt_id } => Error::AlreadyDecided { interrupt_id: *interrupt_id },
         other => Error::Malformed(other.to_string()),
@@ -305,11 +313,11 @@ fn copied(error: &Error) -> Error {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_handoffs_requested_of_one_parent_at_once_one_is_pending() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     let parent = create(&*stores[0]).await;
     let failed = handoff(parent, 1);
     commit(&*stores[0], vec![Write::CreateHandoff(failed.clone())]).await.unwrap();
-    let moved = |from, to| Write::MoveHandoff {
+    let moved = |from, to| Write::TransitionHandoff {
         handoff_id: failed.handoff_id,
         from,
         to,
@@ -319,51 +327,52 @@ async fn of_handoffs_requested_of_one_parent_at_once_one_is_pending() {
     commit(&*stores[0], vec![moved(HandoffStatus::Requested, HandoffStatus::Failed)]).await.unwrap();
     for _ in 0..12 {
         let again = moved(HandoffStatus::Failed, HandoffStatus::Drafting);
-        let requested = at_once(&stores, 8, |store, number| {
+        let requested = run_concurrently(&stores, 8, |store, number| {
             // One of them takes up the one that failed, and names no thread.
             let write = if number == 0 { again.clone() } else { Write::CreateHandoff(handoff(parent, 2)) };
             async move { commit(&*store, vec![write]).await }
         })
         .await;
-        one_won(&requested, |error| matches!(error, Error::HandoffPending { .. }));
+        assert_one_succeeded(&requested, |error| matches!(error, Error::HandoffPending { .. }));
         let filter = journal::HandoffFilter { parent_thread_id: Some(parent), ..Default::default() };
         let pending = stores[0].handoffs(filter).await.unwrap();
         for handoff in pending.into_iter().filter(|handoff| handoff.status.is_pending()) {
             let (handoff_id, from) = (handoff.handoff_id, handoff.status);
             let to = HandoffStatus::Failed;
-            let back = Write::MoveHandoff { handoff_id, from, to, patch: Default::default(), at: at(9) };
+            let back =
+                Write::TransitionHandoff { handoff_id, from, to, patch: Default::default(), at: at(9) };
             commit(&*stores[0], vec![back]).await.unwrap();
         }
     }
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_imports_of_one_session_at_once_one_wins() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     let thread_id = create(&*stores[0]).await;
     let mut expected = None;
     for entries in 1..=10 {
-        let imported = at_once(&stores, 6, |store, number| async move {
+        let imported = run_concurrently(&stores, 6, |store, number| async move {
             let chain = format!("{entries} {number}");
             let source_key = "format:session".to_owned();
             let source = ImportSource { source_key, thread_id, entries, chain, updated_at: at(1) };
             let writes = vec![
                 Write::PutImport { source, expected },
-                Write::Append { thread_id, events: vec![trace(entries)] },
+                Write::Append { thread_id, events: vec![trace_event(entries)] },
             ];
             commit(&*store, writes).await
         })
         .await;
-        one_won(&imported, |error| matches!(error, Error::Differs { what: "import", .. }));
-        expected = Some(ImportedSoFar { entries, last_seq: entries });
+        assert_one_succeeded(&imported, |error| matches!(error, Error::Conflict { what: "import", .. }));
+        expected = Some(ImportProgress { entries, last_seq: entries });
     }
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_kept_under_keys_is_changed_by_one_at_a_time() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     let key = ApiKey {
         key_id: "k".to_owned(),
         user_id: "ada".parse().unwrap(),
@@ -372,11 +381,11 @@ async fn what_is_kept_under_keys_is_changed_by_one_at_a_time() {
         created_at: at(1),
         revoked_at: None,
     };
-    let stored = at_once(&stores, 8, |store, number| {
+    let stored = run_concurrently(&stores, 8, |store, number| {
         let key = ApiKey { sha256: format!("{number:064x}"), ..key.clone() };
-        async move { commit(&*store, vec![Write::PutKey(key)]).await }
+        async move { commit(&*store, vec![Write::PutApiKey(key)]).await }
     });
-    one_won(&stored.await, |error| matches!(error, Error::Differs { what: "key", .. }));
+    assert_one_succeeded(&stored.await, |error| matches!(error, Error::Conflict { what: "key", .. }));
     let sent = |payload, attempts| OutboxItem {
         kind: "k".to_owned(),
         key: "o".to_owned(),
@@ -384,24 +393,27 @@ async fn what_is_kept_under_keys_is_changed_by_one_at_a_time() {
         attempts,
         created_at: at(1),
     };
-    commit(&*stores[0], vec![Write::Enqueue(sent(json!(0), 0))]).await.unwrap();
+    commit(&*stores[0], vec![Write::PutOutboxItem(sent(json!(0), 0))]).await.unwrap();
     let changes = Arc::new(AtomicU64::new(0));
-    at_once(&stores, 8, |store, number| {
+    run_concurrently(&stores, 8, |store, number| {
         let changes = Arc::clone(&changes);
         async move {
             for _ in 0..20 {
                 let was = store.outbox_item("k", "o").await.unwrap().unwrap();
                 let attempts = was.attempts + 1;
-                match commit(&*store, vec![Write::ChangeQueued { was, payload: json!(number), attempts }])
-                    .await
+                match commit(
+                    &*store,
+                    vec![Write::UpdateOutboxItem { expected: was, payload: json!(number), attempts }],
+                )
+                .await
                 {
                     Ok(_) => drop(changes.fetch_add(1, Ordering::SeqCst)),
-                    Err(Error::Differs { what: "outbox item", .. }) => {}
+                    Err(Error::Conflict { what: "outbox item", .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
                 let namespace = vec!["n".to_owned()];
                 let value = Map::from_iter([("word".to_owned(), json!(format!("heron {number}")))]);
-                let item = Item {
+                let item = StoredItem {
                     namespace: namespace.clone(),
                     key: "i".to_owned(),
                     value,
@@ -424,49 +436,50 @@ async fn what_is_kept_under_keys_is_changed_by_one_at_a_time() {
     let query = ItemQuery { words: vec!["heron".to_owned()], limit: 10, ..ItemQuery::default() };
     let found = stores[0].items(query).await.unwrap();
     assert_eq!(found.into_iter().map(|found| found.item).collect::<Vec<_>>(), Vec::from_iter(item));
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_forgotten_while_people_rate_it_leaves_nothing() {
-    let (_database, stores) = processes(4).await;
+    let (_database, stores) = open_processes(4).await;
     for _ in 0..25 {
         let run = create_run(&*stores[0], "one").await;
         let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
         commit(&*stores[0], vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
         let given = crate::conformance::fixtures::feedback(&run, protocol::Rating::Up, 1);
-        let done = at_once(&stores, 4, |store, number| {
+        let done = run_concurrently(&stores, 4, |store, number| {
             let rated = protocol::RunFeedback { user_id: number.to_string(), ..given.clone() };
             let write =
-                if number == 2 { Write::ForgetRun { run_id: run.run_id } } else { Write::PutFeedback(rated) };
+                if number == 2 { Write::DeleteRun { run_id: run.run_id } } else { Write::PutFeedback(rated) };
             async move { commit(&*store, vec![write]).await }
         })
         .await;
         assert!(done.iter().all(|done| matches!(done, Ok(_) | Err(Error::UnknownRun { .. }))), "{done:?}");
     }
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j9_eight_processes_may_open_a_new_database_at_once() {
-    let database = test_postgres::Database::create().unwrap();
+    let database = test_postgres::TestDatabase::create().unwrap();
     let url = database.socket_url();
     let opened = (0..8).map(|_| {
         let url = url.clone();
-        tokio::spawn(async move { create(&Postgres::open(&url, POOL).await.unwrap()).await })
+        tokio::spawn(async move { create(&PostgresStore::open(&url, POOL).await.unwrap()).await })
     });
     for one in opened.collect::<Vec<_>>() {
         one.await.unwrap();
     }
-    let health = Postgres::open(&url, POOL).await.unwrap().health(HealthDepth::Integrity).await.unwrap();
+    let health =
+        PostgresStore::open(&url, POOL).await.unwrap().health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!((health.threads, health.problems), (8, vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn searching_holds_up_no_append_and_finds_what_was_said_before() {
-    let (_database, stores) = processes(3).await;
+    let (_database, stores) = open_processes(3).await;
     let thread_id = create(&*stores[0]).await;
-    let said = at_once(&stores, 6, |store, number| async move {
+    let said = run_concurrently(&stores, 6, |store, number| async move {
         for round in 0..25 {
             let word = format!("heron{number}x{round}");
             let event = crate::conformance::fixtures::human(&word);
@@ -478,5 +491,5 @@ async fn searching_holds_up_no_append_and_finds_what_was_said_before() {
         }
     });
     said.await;
-    is_sound(&stores[0]).await;
+    check_consistency(&stores[0]).await;
 }

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{RunPatch, Sqlite, Write};
+use journal::{RunPatch, SqliteStore, Write};
 use protocol::{CheckpointId, EventType, NewEvent, Run, RunRequest, RunStatus, ThreadId};
 use serde_json::json;
 
-use crate::conformance::fixtures::{ai, calls, checkpoint, commit, create, fact, human, result, run};
+use crate::conformance::fixtures::{
+    ai, checkpoint, commit, create, event, human, run, tool_calls, tool_result,
+};
 
 /// Threads that are worked in at once: their rows lie between each other.
 const THREADS: usize = 4;
@@ -15,23 +17,23 @@ const THREADS: usize = 4;
 const TURNS_PER_THREAD: usize = 100;
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum SizeCase {
     Answer,
     ToolCall,
 }
 
 #[tokio::test]
 async fn turns_take_at_most_1_3_of_their_messages_and_a_kibibyte() {
-    for kind in [Kind::Answer, Kind::ToolCall] {
+    for kind in [SizeCase::Answer, SizeCase::ToolCall] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("segue.db");
-        drop(Sqlite::open(&path).unwrap());
+        drop(SqliteStore::open(&path).unwrap());
         let empty = length(&path);
-        let store = Arc::new(Sqlite::open(&path).unwrap());
+        let store = Arc::new(SqliteStore::open(&path).unwrap());
         let mut threads = Vec::new();
         for _ in 0..THREADS {
             let thread_id = create(&*store).await;
-            threads.push(tokio::spawn(work(Arc::clone(&store), thread_id, kind)));
+            threads.push(tokio::spawn(write_turns(Arc::clone(&store), thread_id, kind)));
         }
         let mut messages = 0;
         for thread in threads {
@@ -52,8 +54,8 @@ fn length(path: &Path) -> u64 {
 }
 
 /// Returns the bytes of the messages of all turns.
-async fn work(store: Arc<Sqlite>, thread_id: ThreadId, kind: Kind) -> u64 {
-    let mut turn = Turn { store, run: run(thread_id, "host-1234"), before: None, messages: 0 };
+async fn write_turns(store: Arc<SqliteStore>, thread_id: ThreadId, kind: SizeCase) -> u64 {
+    let mut turn = TurnWriter { store, run: run(thread_id, "host-1234"), before: None, messages: 0 };
     for number in 0..TURNS_PER_THREAD {
         turn.run = run(thread_id, "host-1234");
         turn.perform(number, kind).await;
@@ -62,36 +64,36 @@ async fn work(store: Arc<Sqlite>, thread_id: ThreadId, kind: Kind) -> u64 {
 }
 
 /// A turn being performed: each step in a commit of its own, as a run commits it.
-struct Turn {
-    store: Arc<Sqlite>,
+struct TurnWriter {
+    store: Arc<SqliteStore>,
     run: Run,
     before: Option<CheckpointId>,
     messages: u64,
 }
 
-impl Turn {
-    async fn perform(&mut self, number: usize, kind: Kind) {
+impl TurnWriter {
+    async fn perform(&mut self, number: usize, kind: SizeCase) {
         let prompt =
             human(&format!("Turn {number}: please look at the importer again, it drops the last row."));
-        let started = fact(EventType::RunStarted, &json!({"how": "admitted", "model": "scripted/one"}));
+        let started = event(EventType::RunStarted, &json!({"how": "admitted", "model": "scripted/one"}));
         let admitted = Write::AdmitRun(self.run.clone());
         let expected = Write::ExpectCheckpoint { thread_id: self.run.thread_id, checkpoint_id: self.before };
-        self.step(0, vec![admitted, expected, self.asked()], vec![prompt, started]).await;
-        if let Kind::ToolCall = kind {
+        self.step(0, vec![admitted, expected, self.append_question()], vec![prompt, started]).await;
+        if let SizeCase::ToolCall = kind {
             let id = format!("toolu_01A09q90qw90lq917835lq{number}");
-            self.step(1, Vec::new(), vec![calls(&[&id])]).await;
+            self.step(1, Vec::new(), vec![tool_calls(&[&id])]).await;
             let lines = "    let row = reader.next_row().await?; // the last one\n".repeat(12);
-            self.step(2, Vec::new(), vec![result(&id, &lines)]).await;
+            self.step(2, Vec::new(), vec![tool_result(&id, &lines)]).await;
         }
         let answer = ai(&"The loop ends one row early, because the count excludes the header. ".repeat(4));
-        let ended = fact(EventType::RunEnded, &json!({"status": "success", "steps": 3}));
+        let ended = event(EventType::RunEnded, &json!({"status": "success", "steps": 3}));
         let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
         let done = Write::UpdateRun { run_id: self.run.run_id, patch };
         self.step(3, vec![done], vec![answer, ended]).await;
     }
 
     /// What a client asked for, as it is kept once the run has begun.
-    fn asked(&self) -> Write {
+    fn append_question(&self) -> Write {
         let request = RunRequest {
             input: Some(json!({"messages": [{"type": "human", "content": "It drops the last row."}]})),
             stream_mode: ["values", "messages-tuple", "custom"].map(str::to_owned).into(),
@@ -100,14 +102,14 @@ impl Turn {
             ..RunRequest::default()
         };
         let (run_id, thread_id) = (self.run.run_id, self.run.thread_id);
-        Write::PutRunRequest { run_id, thread_id, request: Box::new(request.begun()) }
+        Write::PutRunRequest { run_id, thread_id, request: Box::new(request.without_input_messages()) }
     }
 
     async fn step(&mut self, number: u64, mut writes: Vec<Write>, events: Vec<NewEvent>) {
         let thread_id = self.run.thread_id;
         let said = events.iter().filter(|event| event.event_type.category() == protocol::Category::Message);
         self.messages += said.map(|event| event.content.get().len() as u64).sum::<u64>();
-        let events = events.into_iter().map(|event| event.in_run(self.run.run_id)).collect();
+        let events = events.into_iter().map(|event| event.with_run(self.run.run_id)).collect();
         let point = checkpoint(&self.run, number);
         self.before = Some(point.checkpoint_id);
         writes.extend([Write::Append { thread_id, events }, Write::PutCheckpoint(point)]);

@@ -1,24 +1,24 @@
 //! Messages as clients write them, one line each.
 
-use agent::{CLIENT, client_fields};
+use agent::{CLIENT_PROVIDER, client_fields};
 use serde_json::json;
 
 use super::*;
 
-fn at() -> Option<Destination> {
-    Some(Destination { thread_id: ThreadId::generate(), at: Timestamp::UNIX_EPOCH })
+fn new_destination() -> Option<MessageDestination> {
+    Some(MessageDestination { thread_id: ThreadId::generate(), received_at: Timestamp::UNIX_EPOCH })
 }
 
 /// Reads messages and tells each as its stored JSON.
 fn read(value: Value) -> Result<Vec<Value>, String> {
-    let read = messages_in(&value, at()).map_err(|fault| fault.to_string());
-    let looked_at = messages_in(&value, None).map(drop).map_err(|fault| fault.to_string());
+    let read = read_messages(&value, new_destination()).map_err(|fault| fault.to_string());
+    let looked_at = read_messages(&value, None).map(drop).map_err(|fault| fault.to_string());
     assert_eq!(looked_at, read.as_ref().map(|_| ()).map_err(String::clone), "{value}");
     let read = read?;
     let told = |message: InputMessage| match message.change {
-        Change::Put(said) => serde_json::to_value(said).unwrap(),
-        Change::Remove => json!({"remove": message.id}),
-        Change::RemoveAll => json!("remove all"),
+        MessageChange::Put(said) => serde_json::to_value(said).unwrap(),
+        MessageChange::Remove => json!({"remove": message.id}),
+        MessageChange::RemoveAll => json!("remove all"),
     };
     Ok(read.into_iter().map(told).collect())
 }
@@ -40,7 +40,7 @@ fn human(text: &str) -> Value {
 }
 
 /// The block that keeps how the blocks of a content were written.
-fn forms(forms: Value) -> Value {
+fn block_forms(forms: Value) -> Value {
     json!({"type": "opaque", "provider": "client", "raw": {"content": forms, "type": "message_fields"}})
 }
 
@@ -52,7 +52,7 @@ fn messages_are_read_in_every_form_that_clients_send() {
     for role in ["user", "human"] {
         check(json!({"role": role, "content": "hi"}), json!([human("hi")]));
         let mut listed = human("hi");
-        listed["content"].as_array_mut().unwrap().push(forms(json!([null])));
+        listed["content"].as_array_mut().unwrap().push(block_forms(json!([null])));
         check(json!([{"type": role, "content": [{"type": "text", "text": "hi"}]}]), json!([listed]));
     }
     let class = json!({"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", "HumanMessage"],
@@ -73,7 +73,7 @@ fn messages_are_read_in_every_form_that_clients_send() {
         json!([{"type": "ai", "content": [{"type": "tool_use", "id": "c1", "name": "ls", "input": {}}]}]),
         json!([{"type": "ai", "content": [
             {"type": "tool_call", "id": "c1", "name": "ls", "args": {}},
-            forms(json!([{"raw": {"type": "tool_use", "id": "c1", "name": "ls", "input": null}, "at": "/input", "call_id": "c1"}]))]}]),
+            block_forms(json!([{"raw": {"type": "tool_use", "id": "c1", "name": "ls", "input": null}, "at": "/input", "call_id": "c1"}]))]}]),
     );
     check(
         json!([{"type": "tool", "tool_call_id": "c1", "content": "x", "name": "ls", "status": "error"}]),
@@ -91,10 +91,13 @@ fn what_has_no_place_of_its_own_is_kept_as_it_was_sent() {
     let custom = json!({"type": "my_block", "x": [1]});
     let sent =
         json!({"role": "developer", "content": ["a", custom], "name": "n", "additional_kwargs": {"k": 1}});
-    let message = messages_in(&sent, at()).unwrap().remove(0);
-    let Change::Put(message) = message.change else { panic!("{message:?}") };
+    let message = read_messages(&sent, new_destination()).unwrap().remove(0);
+    let MessageChange::Put(message) = message.change else { panic!("{message:?}") };
     assert_eq!(message.text(), "a");
-    assert_eq!(message.content()[1], Block::Opaque { provider: CLIENT.to_owned(), raw: custom });
+    assert_eq!(
+        message.content()[1],
+        ContentBlock::Opaque { provider: CLIENT_PROVIDER.to_owned(), raw: custom }
+    );
     let fields = client_fields(&message).unwrap();
     assert_eq!(
         (&fields["name"], &fields["additional_kwargs"], &fields["as"]),
@@ -115,15 +118,16 @@ fn b16_the_bytes_of_images_and_files_become_artifacts_that_the_message_names() {
         json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png}}),
         json!({"type": "file", "file": {"file_data": format!("data:image/png;base64,{png}")}}),
     ] {
-        let message = messages_in(&json!({"role": "user", "content": [block]}), at()).unwrap().remove(0);
+        let message =
+            read_messages(&json!({"role": "user", "content": [block]}), new_destination()).unwrap().remove(0);
         let [artifact] = &*message.artifacts else { panic!("{block}: {message:?}") };
         assert_eq!(
             (artifact.media_type.as_str(), artifact.bytes.as_slice()),
             ("image/png", &b"\x89PNG\r\n\x1a\n"[..]),
             "{block}"
         );
-        let Change::Put(said) = message.change else { panic!("{block}") };
-        let named = Block::Media {
+        let MessageChange::Put(said) = message.change else { panic!("{block}") };
+        let named = ContentBlock::Media {
             media_type: "image/png".to_owned(),
             sha256: Some(artifact.sha256.clone()),
             bytes: Some(8),
@@ -135,7 +139,7 @@ fn b16_the_bytes_of_images_and_files_become_artifacts_that_the_message_names() {
     let link = json!({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}});
     check(
         json!({"role": "user", "content": [link]}),
-        json!([{"type": "human", "content": [{"type": "opaque", "provider": "client", "raw": link}, forms(json!([null]))]}]),
+        json!([{"type": "human", "content": [{"type": "opaque", "provider": "client", "raw": link}, block_forms(json!([null]))]}]),
     );
     check_refused(
         json!([{"role": "user", "content": [{"type": "image", "base64": "!"}]}]),

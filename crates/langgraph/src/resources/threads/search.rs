@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use agent::{Direction, Sort, SortBy, State, ThreadFilter};
+use agent::{SortDirection, ThreadFilter, ThreadSnapshot, ThreadSort, ThreadSortKey};
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
@@ -13,21 +13,21 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::failure;
+use super::last_run_failure;
 use crate::caller::Caller;
-use crate::extract::{Body, id};
-use crate::fault::{Envelope, Fault};
-use crate::resources::page::{self, Page};
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::{JsonBody, parse_id};
+use crate::resources::page::{self, PageRequest};
 use crate::resources::subset;
 use crate::wire::AnyObject;
-use crate::wire::state::Values;
-use crate::wire::thread::{FIELDS, WireThread};
+use crate::wire::state::StateValues;
+use crate::wire::thread::{THREAD_FIELDS, WireThread};
 
 /// Threads whose state is looked at for one search by values.
-const SCANNED_MAX: usize = 1_000;
+const THREADS_SCANNED_MAX: usize = 1_000;
 
 /// Tells how many threads a search by values looked at, where there are more.
-const SEARCH_CUT: HeaderName = HeaderName::from_static("x-search-cut");
+const SEARCH_CUT_HEADER: HeaderName = HeaderName::from_static("x-search-cut");
 
 /// Threads that are read at a time for it.
 const SCAN_ROWS: usize = 200;
@@ -73,14 +73,14 @@ pub(super) struct ThreadSearch {
 
 /// What of each thread is returned.
 #[derive(Debug, Clone)]
-struct Shape {
+struct ThreadFields {
     select: Option<Vec<String>>,
-    extract: Vec<(String, Vec<Part>)>,
+    extract: Vec<(String, Vec<PathSegment>)>,
 }
 
 /// A step of a path into a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum PathSegment {
     Field(String),
     Index(i64),
 }
@@ -90,17 +90,20 @@ enum Part {
 /// With `values` the first 1,000 threads of the order that meet the rest are looked at. Where there are more, the header
 /// `x-search-cut` tells how many were, and `x-pagination-total` is left out.
 #[utoipa::path(post, path = "/threads/search", tag = "threads", request_body = ThreadSearch,
-    responses((status = 200, body = Vec<AnyObject>, description = "Threads, whole or in part."), (status = 401, body = Envelope), (status = 422, body = Envelope)))]
-pub(super) async fn search(caller: Caller, Body(search): Body<ThreadSearch>) -> Result<Response, Fault> {
-    let page = Page::of(search.limit, search.offset, 10)?;
-    let shape = search.shape()?;
+    responses((status = 200, body = Vec<AnyObject>, description = "Threads, whole or in part."), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
+pub(super) async fn search(
+    caller: Caller,
+    JsonBody(search): JsonBody<ThreadSearch>,
+) -> Result<Response, ApiError> {
+    let page = PageRequest::from_query(search.limit, search.offset, 10)?;
+    let shape = search.fields()?;
     let mut filter = search.filter(&caller)?;
-    let (rows, total, is_all) = match search.values.filter(|values| !values.is_empty()) {
+    let (rows, total, is_complete) = match search.values.filter(|values| !values.is_empty()) {
         Some(values) => {
-            let Found { threads, is_all } = by_values(&caller, filter, &values).await?;
+            let ThreadMatches { threads, is_complete } = find_by_values(&caller, filter, &values).await?;
             let total = threads.len() as u64;
             let rows = threads.into_iter().skip(page.offset).take(page.limit).collect();
-            (rows, total, is_all)
+            (rows, total, is_complete)
         }
         None => {
             let total = caller.agent.threads().count(filter.clone()).await?;
@@ -108,25 +111,30 @@ pub(super) async fn search(caller: Caller, Body(search): Body<ThreadSearch>) -> 
             (caller.agent.threads().list(filter).await?, total, true)
         }
     };
-    let mut response = page.told(page::list(told(caller, rows, shape)).await?, total);
-    if !is_all {
-        response.headers_mut().remove(page::TOTAL);
-        response.headers_mut().insert(SEARCH_CUT, HeaderValue::from(SCANNED_MAX));
+    let mut response =
+        page.with_pagination_headers(page::list_response(project_threads(caller, rows, shape)).await?, total);
+    if !is_complete {
+        response.headers_mut().remove(page::TOTAL_HEADER);
+        response.headers_mut().insert(SEARCH_CUT_HEADER, HeaderValue::from(THREADS_SCANNED_MAX));
     }
     Ok(response)
 }
 
 /// Counts threads; by `values` no more than a search looks at.
 #[utoipa::path(post, path = "/threads/count", tag = "threads", request_body = ThreadSearch,
-    responses((status = 200, body = u64, content_type = "application/json"), (status = 401, body = Envelope), (status = 422, body = Envelope)))]
-pub(super) async fn count(caller: Caller, Body(search): Body<ThreadSearch>) -> Result<Json<u64>, Fault> {
+    responses((status = 200, body = u64, content_type = "application/json"), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
+pub(super) async fn count(
+    caller: Caller,
+    JsonBody(search): JsonBody<ThreadSearch>,
+) -> Result<Json<u64>, ApiError> {
     let filter = search.filter(&caller)?;
     let count = match search.values.filter(|values| !values.is_empty()) {
-        Some(values) => match by_values(&caller, filter, &values).await? {
-            Found { threads, is_all: true } => threads.len() as u64,
-            Found { .. } => {
-                let detail = format!("`values`: there are more than {SCANNED_MAX} threads to look at");
-                return Err(Fault::invalid(detail).with_hint("narrow it by `metadata`, `status` or `ids`"));
+        Some(values) => match find_by_values(&caller, filter, &values).await? {
+            ThreadMatches { threads, is_complete: true } => threads.len() as u64,
+            ThreadMatches { .. } => {
+                let detail =
+                    format!("`values`: there are more than {THREADS_SCANNED_MAX} threads to look at");
+                return Err(ApiError::invalid(detail).with_hint("narrow it by `metadata`, `status` or `ids`"));
             }
         },
         None => caller.agent.threads().count(filter).await?,
@@ -135,67 +143,67 @@ pub(super) async fn count(caller: Caller, Body(search): Body<ThreadSearch>) -> R
 }
 
 impl ThreadSearch {
-    fn filter(&self, caller: &Caller) -> Result<ThreadFilter, Fault> {
+    fn filter(&self, caller: &Caller) -> Result<ThreadFilter, ApiError> {
         let ids = self.ids.as_deref().unwrap_or_default();
         if ids.len() > IDS_MAX {
-            return Err(Fault::invalid(format!("`ids` holds more than {IDS_MAX}")));
+            return Err(ApiError::invalid(format!("`ids` holds more than {IDS_MAX}")));
         }
         let status = self.status.as_deref().map(|name| {
             ThreadStatus::from_name(name)
-                .ok_or_else(|| Fault::invalid("`status` must be idle, busy, interrupted or error"))
+                .ok_or_else(|| ApiError::invalid("`status` must be idle, busy, interrupted or error"))
         });
         Ok(ThreadFilter {
-            ids: ids.iter().map(|text| id::<ThreadId>(text, "thread")).collect::<Result<_, _>>()?,
+            ids: ids.iter().map(|text| parse_id::<ThreadId>(text, "thread")).collect::<Result<_, _>>()?,
             statuses: status.transpose()?.into_iter().collect(),
             metadata: self.metadata.clone().unwrap_or_default(),
-            order: self.order()?,
-            ..ThreadFilter::of(caller.scope.clone(), SCAN_ROWS)
+            order: self.sort()?,
+            ..ThreadFilter::for_scope(caller.scope.clone(), SCAN_ROWS)
         })
     }
 
-    fn order(&self) -> Result<Sort, Fault> {
+    fn sort(&self) -> Result<ThreadSort, ApiError> {
         let by = match self.sort_by.as_deref() {
-            None | Some("updated_at" | "state_updated_at") => SortBy::Updated,
-            Some("created_at") => SortBy::Created,
-            Some("status") => SortBy::Status,
-            Some("thread_id") => SortBy::Id,
+            None | Some("updated_at" | "state_updated_at") => ThreadSortKey::Updated,
+            Some("created_at") => ThreadSortKey::Created,
+            Some("status") => ThreadSortKey::Status,
+            Some("thread_id") => ThreadSortKey::Id,
             Some(_) => {
                 let known = "`sort_by` must be thread_id, status, created_at, updated_at or state_updated_at";
-                return Err(Fault::invalid(known));
+                return Err(ApiError::invalid(known));
             }
         };
         let direction = match self.sort_order.as_deref() {
-            None | Some("desc") => Direction::Descending,
-            Some("asc") => Direction::Ascending,
-            Some(_) => return Err(Fault::invalid("`sort_order` must be asc or desc")),
+            None | Some("desc") => SortDirection::Descending,
+            Some("asc") => SortDirection::Ascending,
+            Some(_) => return Err(ApiError::invalid("`sort_order` must be asc or desc")),
         };
-        Ok(Sort { by, direction })
+        Ok(ThreadSort { by, direction })
     }
 
-    fn shape(&self) -> Result<Shape, Fault> {
-        page::chosen(self.select.iter().flatten().map(String::as_str), &FIELDS)?;
+    fn fields(&self) -> Result<ThreadFields, ApiError> {
+        page::check_select(self.select.iter().flatten().map(String::as_str), &THREAD_FIELDS)?;
         let wanted = self.extract.clone().unwrap_or_default();
         if wanted.len() > EXTRACTS_MAX {
-            return Err(Fault::invalid(format!("`extract` names more than {EXTRACTS_MAX}")));
+            return Err(ApiError::invalid(format!("`extract` names more than {EXTRACTS_MAX}")));
         }
         let extract = wanted.into_iter().map(|(name, path)| {
-            let parsed = path.as_str().and_then(parts);
-            let parsed = parsed.ok_or_else(|| Fault::invalid(format!("`extract.{name}` is no path")))?;
+            let parsed = path.as_str().and_then(parse_path);
+            let parsed = parsed.ok_or_else(|| ApiError::invalid(format!("`extract.{name}` is no path")))?;
             Ok((name, parsed))
         });
-        Ok(Shape { select: self.select.clone(), extract: extract.collect::<Result<_, Fault>>()? })
+        Ok(ThreadFields { select: self.select.clone(), extract: extract.collect::<Result<_, ApiError>>()? })
     }
 }
 
-impl Shape {
+impl ThreadFields {
     /// Returns whether what stands at a thread's head is told of it.
     fn needs_state(&self) -> bool {
-        ["values", "interrupts", "state_updated_at", "config"].into_iter().any(|field| self.tells(field))
+        ["values", "interrupts", "state_updated_at", "config"].into_iter().any(|field| self.includes(field))
     }
 
     /// Returns whether the field is told, or something in it.
-    fn tells(&self, field: &str) -> bool {
-        let is_extracted = |(_, path): &(String, Vec<Part>)| matches!(path.first(), Some(Part::Field(first)) if first == field);
+    fn includes(&self, field: &str) -> bool {
+        let is_extracted = |(_, path): &(String, Vec<PathSegment>)| matches!(path.first(), Some(PathSegment::Field(first)) if first == field);
         let select = self.select.as_ref();
         select.is_none_or(|select| select.iter().any(|name| name == field))
             || self.extract.iter().any(is_extracted)
@@ -205,65 +213,69 @@ impl Shape {
 /// A thread as it is told: as a whole, or what was chosen of it.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
-enum Told {
+enum ThreadProjection {
     Whole(Box<WireThread>),
-    Chosen(Map<String, Value>),
+    Selected(Map<String, Value>),
 }
 
 /// Returns the threads as they are told, each made when it is its turn.
-fn told(caller: Caller, rows: Vec<Thread>, shape: Shape) -> impl Stream<Item = Result<Told, Fault>> + Send {
+fn project_threads(
+    caller: Caller,
+    rows: Vec<Thread>,
+    shape: ThreadFields,
+) -> impl Stream<Item = Result<ThreadProjection, ApiError>> + Send {
     futures::stream::iter(rows).then(move |thread| {
         let (caller, shape) = (caller.clone(), shape.clone());
         async move {
             let state = match shape.needs_state() {
                 // It may have been removed since the list was read.
-                true => caller.agent.threads().state(thread.thread_id).await.or_else(absent)?,
+                true => caller.agent.threads().state(thread.thread_id).await.or_else(none_if_absent)?,
                 false => None,
             };
-            let failure = match shape.tells("error") {
-                true => failure(&caller, &thread).await?,
+            let failure = match shape.includes("error") {
+                true => last_run_failure(&caller, &thread).await?,
                 false => None,
             };
-            chosen(WireThread::of(&thread, state.as_ref(), failure.as_ref()), &shape)
+            project_thread(WireThread::from_thread(&thread, state.as_ref(), failure.as_ref()), &shape)
         }
     })
 }
 
-fn absent(error: agent::Error) -> Result<Option<State>, Fault> {
-    if error.is_absent() { Ok(None) } else { Err(error.into()) }
+fn none_if_absent(error: agent::Error) -> Result<Option<ThreadSnapshot>, ApiError> {
+    if error.is_not_found() { Ok(None) } else { Err(error.into()) }
 }
 
-fn chosen(mut thread: WireThread, shape: &Shape) -> Result<Told, Fault> {
+fn project_thread(mut thread: WireThread, shape: &ThreadFields) -> Result<ThreadProjection, ApiError> {
     if !shape.extract.is_empty() {
-        let value = serde_json::to_value(&thread).map_err(Fault::internal)?;
-        let take = |(name, path): &(String, Vec<Part>)| {
-            (name.clone(), at(&value, path).cloned().unwrap_or_default())
+        let value = serde_json::to_value(&thread).map_err(ApiError::internal)?;
+        let take = |(name, path): &(String, Vec<PathSegment>)| {
+            (name.clone(), value_at(&value, path).cloned().unwrap_or_default())
         };
         thread.extracted = Some(AnyObject(shape.extract.iter().map(take).collect()));
     }
-    let Some(select) = &shape.select else { return Ok(Told::Whole(Box::new(thread))) };
-    match serde_json::to_value(&thread).map_err(Fault::internal)? {
+    let Some(select) = &shape.select else { return Ok(ThreadProjection::Whole(Box::new(thread))) };
+    match serde_json::to_value(&thread).map_err(ApiError::internal)? {
         Value::Object(mut fields) => {
             fields.retain(|name, _| name == "extracted" || select.contains(name));
-            Ok(Told::Chosen(fields))
+            Ok(ThreadProjection::Selected(fields))
         }
-        _ => Ok(Told::Whole(Box::new(thread))),
+        _ => Ok(ThreadProjection::Whole(Box::new(thread))),
     }
 }
 
 /// Threads at whose head stands what the values ask for.
-struct Found {
+struct ThreadMatches {
     threads: Vec<Thread>,
     /// Whether every thread was looked at.
-    is_all: bool,
+    is_complete: bool,
 }
 
 /// Returns the threads at whose head stands what the values ask for.
-async fn by_values(
+async fn find_by_values(
     caller: &Caller,
     mut filter: ThreadFilter,
     values: &Map<String, Value>,
-) -> Result<Found, Fault> {
+) -> Result<ThreadMatches, ApiError> {
     let (mut threads, mut scanned) = (Vec::new(), 0);
     let mut rows: VecDeque<Thread> = VecDeque::new();
     loop {
@@ -271,18 +283,20 @@ async fn by_values(
             filter.offset = scanned;
             rows = caller.agent.threads().list(filter.clone()).await?.into();
             if rows.is_empty() {
-                return Ok(Found { threads, is_all: true });
+                return Ok(ThreadMatches { threads, is_complete: true });
             }
             continue;
         };
-        if scanned == SCANNED_MAX {
-            return Ok(Found { threads, is_all: false });
+        if scanned == THREADS_SCANNED_MAX {
+            return Ok(ThreadMatches { threads, is_complete: false });
         }
         scanned += 1;
-        let Some(state) = caller.agent.threads().state(thread.thread_id).await.or_else(absent)? else {
+        let Some(state) = caller.agent.threads().state(thread.thread_id).await.or_else(none_if_absent)?
+        else {
             continue;
         };
-        let own = serde_json::to_value(Values::of(thread.thread_id, &state)).map_err(Fault::internal)?;
+        let own = serde_json::to_value(StateValues::from_state(thread.thread_id, &state))
+            .map_err(ApiError::internal)?;
         if own.as_object().is_some_and(|own| subset::has_fields(own, values)) {
             threads.push(thread);
         }
@@ -290,28 +304,28 @@ async fn by_values(
 }
 
 /// Reads a path such as `values.messages[-1].content`.
-fn parts(path: &str) -> Option<Vec<Part>> {
+fn parse_path(path: &str) -> Option<Vec<PathSegment>> {
     let mut parts = Vec::new();
     for piece in path.split('.') {
         let (name, mut rest) = piece.split_at(piece.find('[').unwrap_or(piece.len()));
         match (name.is_empty(), rest.is_empty()) {
             (true, true) => return None,
             (true, false) => {}
-            (false, _) => parts.push(Part::Field(name.to_owned())),
+            (false, _) => parts.push(PathSegment::Field(name.to_owned())),
         }
         while !rest.is_empty() {
             let (index, behind) = rest.strip_prefix('[')?.split_once(']')?;
-            parts.push(Part::Index(index.parse().ok()?));
+            parts.push(PathSegment::Index(index.parse().ok()?));
             rest = behind;
         }
     }
     Some(parts)
 }
 
-fn at<'a>(value: &'a Value, path: &[Part]) -> Option<&'a Value> {
+fn value_at<'a>(value: &'a Value, path: &[PathSegment]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, part| match part {
-        Part::Field(name) => value.get(name),
-        Part::Index(index) => {
+        PathSegment::Field(name) => value.get(name),
+        PathSegment::Index(index) => {
             let list = value.as_array()?;
             let from_end = || list.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?);
             list.get(usize::try_from(*index).ok().or_else(from_end)?)
@@ -327,7 +341,7 @@ mod tests {
 
     fn check(path: &str, expected: Option<Value>) {
         let value = json!({"values": {"messages": [{"content": "a"}, {"content": "b"}], "title": "t"}});
-        let found = parts(path).map(|parts| at(&value, &parts).cloned().unwrap_or_default());
+        let found = parse_path(path).map(|parts| value_at(&value, &parts).cloned().unwrap_or_default());
         assert_eq!(found, expected, "{path}");
     }
 

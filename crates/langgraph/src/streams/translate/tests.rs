@@ -1,18 +1,18 @@
 //! Frames in, bytes of each protocol out: one turn with a tool call in every mode and channel, and what must never be told.
 
-use agent::{StateOrigin, shown_channels};
+use agent::{StateOrigin, client_channels};
 use protocol::{
-    AiMessage, Block, CheckpointId, EventType, HumanMessage, InterruptId, InterruptPayload, InterruptStatus,
-    NewEvent, RunFailure, ThreadId, ToolMessage, ToolStatus, Usage,
+    AiMessage, CheckpointId, ContentBlock, EventType, HumanMessage, InterruptId, InterruptPayload,
+    InterruptStatus, NewEvent, RunFailure, ThreadId, ToolMessage, ToolStatus, Usage,
 };
 use uuid::Uuid;
 
 use super::*;
-use crate::events::filter::FilterBody;
-use crate::events::out::ChannelWriter;
+use crate::events::filter::EventFilterBody;
+use crate::events::writer::ChannelWriter;
 use crate::modes::cursor::{Cursor, EventId};
-use crate::modes::mode::Modes;
-use crate::modes::out::{Ids, ModeWriter};
+use crate::modes::mode::StreamModes;
+use crate::modes::writer::{EventIds, ModeWriter};
 use crate::streams::follow::StreamWriter;
 
 fn uuid(number: u128) -> Uuid {
@@ -27,16 +27,16 @@ fn run_id() -> RunId {
     RunId::from_uuid(uuid(2))
 }
 
-fn at(seq: Seq) -> Timestamp {
+fn timestamp_at(seq: Seq) -> Timestamp {
     Timestamp::from_second(1_763_784_000 + i64::try_from(seq).unwrap()).unwrap()
 }
 
-fn about(subgraphs: Subgraphs) -> About {
-    About {
+fn root_origin(subgraphs: SubgraphStreaming) -> RunOrigin {
+    RunOrigin {
         thread_id: thread_id(),
         namespace: "".into(),
         call_id: None,
-        held_in: thread_id(),
+        message_thread_id: thread_id(),
         run_id: run_id(),
         graph_id: "agent".to_owned(),
         assistant_id: "fe096781-5601-53d2-b2f6-0d3403f7e9ca".to_owned(),
@@ -48,52 +48,54 @@ fn about(subgraphs: Subgraphs) -> About {
 
 /// A stream that is played: frames with their places, and what the journal holds.
 #[derive(Default)]
-struct Play {
-    frames: Vec<(Position, Frame)>,
+struct FramePlayer {
+    frames: Vec<(FramePosition, Frame)>,
     events: Vec<Event>,
-    position: Position,
+    position: FramePosition,
 }
 
-impl Play {
-    fn frame(mut self, frame: Frame) -> Self {
+impl FramePlayer {
+    fn push_frame(mut self, frame: Frame) -> Self {
         self.position = match &frame {
-            Frame::Event(event) => Position { seq: event.seq, sub: 0 },
-            _ => Position { sub: self.position.sub + 1, ..self.position },
+            Frame::Event(event) => FramePosition { seq: event.seq, sub: 0 },
+            _ => FramePosition { sub: self.position.sub + 1, ..self.position },
         };
         self.frames.push((self.position, frame));
         self
     }
 
-    fn stored(mut self, new: NewEvent) -> Self {
+    fn push_event(mut self, new: NewEvent) -> Self {
         let seq = self.events.last().map_or(0, |event| event.seq) + 1;
-        let new = NewEvent { created_at: at(seq), ..new.in_run(run_id()) };
-        self.events.push(Event::stored(new, thread_id(), seq));
+        let new = NewEvent { created_at: timestamp_at(seq), ..new.with_run(run_id()) };
+        self.events.push(Event::from_new(new, thread_id(), seq));
         self
     }
 
-    fn message(self, message: &Message) -> Self {
-        let play = self.stored(NewEvent::message(message, at(0)).unwrap());
+    fn push_message(self, message: &Message) -> Self {
+        let play = self.push_event(NewEvent::from_message(message, timestamp_at(0)).unwrap());
         let event = play.events.last().cloned().unwrap();
-        play.frame(Frame::Event(Box::new(event)))
+        play.push_frame(Frame::Event(Box::new(event)))
     }
 
-    fn told(self, kind: EventType, content: &Value) -> Self {
-        let play = self.stored(NewEvent::new(kind, content, at(0)).unwrap());
+    fn push_custom_event(self, kind: EventType, content: &Value) -> Self {
+        let play = self.push_event(NewEvent::new(kind, content, timestamp_at(0)).unwrap());
         let event = play.events.last().cloned().unwrap();
-        play.frame(Frame::Event(Box::new(event)))
+        play.push_frame(Frame::Event(Box::new(event)))
     }
 
     /// A run begins with what a person said.
-    fn begin(text: &str) -> Self {
+    fn start_run(text: &str) -> Self {
         let human = HumanMessage { id: Some("h-1".to_owned()), ..HumanMessage::text(text) };
-        let mut play = Self::default().stored(NewEvent::message(&Message::Human(human), at(0)).unwrap());
-        play.position = Position { seq: 1, sub: 0 };
-        play.frame(Frame::RunStarted { thread_id: thread_id(), run_id: run_id() }).values(0, "model")
+        let mut play = Self::default()
+            .push_event(NewEvent::from_message(&Message::Human(human), timestamp_at(0)).unwrap());
+        play.position = FramePosition { seq: 1, sub: 0 };
+        play.push_frame(Frame::RunStarted { thread_id: thread_id(), run_id: run_id() })
+            .push_values(0, "model")
     }
 
-    fn values(self, step: u64, next: &str) -> Self {
+    fn push_values(self, step: u64, next: &str) -> Self {
         let head_seq = self.events.last().map_or(0, |event| event.seq);
-        self.frame(Frame::Values {
+        self.push_frame(Frame::Values {
             run_id: run_id(),
             step,
             checkpoint_id: CheckpointId::from_uuid(uuid(u128::from(step) + 0x1000)),
@@ -103,32 +105,33 @@ impl Play {
         })
     }
 
-    fn step(self, node: &str, step: u64) -> Self {
-        self.frame(Frame::StepStarted { node: node.to_owned(), step })
+    fn push_step(self, node: &str, step: u64) -> Self {
+        self.push_frame(Frame::StepStarted { node: node.to_owned(), step })
     }
 
-    fn text(self, id: &str, text: &str) -> Self {
-        self.frame(Frame::Text { message_id: id.to_owned(), text: text.to_owned() })
+    fn push_text(self, id: &str, text: &str) -> Self {
+        self.push_frame(Frame::Text { message_id: id.to_owned(), text: text.to_owned() })
     }
 
-    fn updates(self, node: &str, channels: &Value) -> Self {
+    fn push_updates(self, node: &str, channels: &Value) -> Self {
         let channels = channels.as_object().cloned().unwrap_or_default();
-        self.frame(Frame::Updates { node: node.to_owned(), channels })
+        self.push_frame(Frame::Updates { node: node.to_owned(), channels })
     }
 
-    fn end(self, status: RunStatus, error: Option<&str>) -> Self {
+    fn push_end(self, status: RunStatus, error: Option<&str>) -> Self {
         let failure = RunFailure::from_stored_text(status, error);
-        self.frame(Frame::RunEnded { run_id: run_id(), status, failure })
+        self.push_frame(Frame::RunEnded { run_id: run_id(), status, failure })
     }
 
     /// One turn: the model thinks, speaks, calls a tool, and answers.
-    fn turn() -> Self {
-        let call = Block::ToolCall { id: "c1".into(), name: "read_file".into(), args: json!({"path": "a"}) };
-        let thinking = Block::Thinking { text: "hm".into(), provider: None, raw: None };
+    fn full_turn() -> Self {
+        let call =
+            ContentBlock::ToolCall { id: "c1".into(), name: "read_file".into(), args: json!({"path": "a"}) };
+        let thinking = ContentBlock::Thinking { text: "hm".into(), provider: None, raw: None };
         let usage = Usage { input_tokens: 3, output_tokens: 4, ..Usage::default() };
         let answer = AiMessage {
             id: Some("m-1".to_owned()),
-            content: vec![thinking, Block::text("I look."), call],
+            content: vec![thinking, ContentBlock::text("I look."), call],
             usage: Some(usage),
             ..AiMessage::default()
         };
@@ -136,84 +139,89 @@ impl Play {
             id: None,
             call_id: "c1".into(),
             name: Some("read_file".into()),
-            content: vec![Block::text("a row")],
+            content: vec![ContentBlock::text("a row")],
             status: ToolStatus::Success,
         };
         let last = AiMessage {
             id: Some("m-2".to_owned()),
-            content: vec![Block::text("Done.")],
+            content: vec![ContentBlock::text("Done.")],
             ..AiMessage::default()
         };
         let (id, args) = ("m-1".to_owned(), json!({"path": "a"}));
-        Self::begin("hi")
-            .step("before_agent", 1)
-            .step("model", 1)
-            .frame(Frame::Thinking { message_id: id.clone(), text: "hm".into() })
-            .text("m-1", "I ")
-            .text("m-1", "look.")
-            .frame(Frame::ToolCall {
+        Self::start_run("hi")
+            .push_step("before_agent", 1)
+            .push_step("model", 1)
+            .push_frame(Frame::Thinking { message_id: id.clone(), text: "hm".into() })
+            .push_text("m-1", "I ")
+            .push_text("m-1", "look.")
+            .push_frame(Frame::ToolCall {
                 message_id: id,
                 index: 0,
                 call_id: "c1".into(),
                 name: "read_file".into(),
             })
-            .message(&Message::Ai(answer))
-            .updates("model", &json!({"tools_wanted": true}))
-            .values(1, "tools")
-            .step("after_model", 2)
-            .step("tools", 2)
-            .frame(Frame::ToolStarted { call_id: "c1".into(), name: "read_file".into(), args })
-            .frame(Frame::Custom { name: "progress".into(), value: json!({"rows": 1}) })
-            .frame(Frame::ToolEnded { call_id: "c1".into(), name: "read_file".into(), failed: false })
-            .message(&Message::Tool(result))
-            .updates("tools", &json!({"tools_wanted": null}))
-            .values(2, "model")
-            .step("model", 3)
-            .text("m-2", "Done.")
-            .message(&Message::Ai(last))
-            .updates("model", &json!({"tools_wanted": false}))
-            .values(3, "after_agent")
-            .step("mark_first_handoff_turn", 4)
-            .updates("mark_first_handoff_turn", &json!({}))
-            .values(4, "")
-            .end(RunStatus::Success, None)
+            .push_message(&Message::Ai(answer))
+            .push_updates("model", &json!({"tools_wanted": true}))
+            .push_values(1, "tools")
+            .push_step("after_model", 2)
+            .push_step("tools", 2)
+            .push_frame(Frame::ToolStarted { call_id: "c1".into(), name: "read_file".into(), args })
+            .push_frame(Frame::Custom { name: "progress".into(), value: json!({"rows": 1}) })
+            .push_frame(Frame::ToolEnded { call_id: "c1".into(), name: "read_file".into(), failed: false })
+            .push_message(&Message::Tool(result))
+            .push_updates("tools", &json!({"tools_wanted": null}))
+            .push_values(2, "model")
+            .push_step("model", 3)
+            .push_text("m-2", "Done.")
+            .push_message(&Message::Ai(last))
+            .push_updates("model", &json!({"tools_wanted": false}))
+            .push_values(3, "after_agent")
+            .push_step("mark_first_handoff_turn", 4)
+            .push_updates("mark_first_handoff_turn", &json!({}))
+            .push_values(4, "")
+            .push_end(RunStatus::Success, None)
     }
 
     /// A run whose sub-agent is met midway, that fails at a call of its own and asks.
-    fn subagent() -> Self {
+    fn subagent_run() -> Self {
         let within = |frame| {
-            Frame::Within(Within { call_id: "c9".into(), thread_id: thread_id(), frame: Box::new(frame) })
+            Frame::Subagent(SubagentFrame {
+                call_id: "c9".into(),
+                thread_id: thread_id(),
+                frame: Box::new(frame),
+            })
         };
         let failed = ToolMessage {
             id: None,
             call_id: "c9".into(),
             name: None,
-            content: vec![Block::text("no")],
+            content: vec![ContentBlock::text("no")],
             status: ToolStatus::Error,
         };
-        Self::begin("hi")
-            .step("tools", 1)
-            .frame(within(Frame::StepStarted { node: "model".into(), step: 1 }))
-            .frame(within(Frame::Text { message_id: "m-9".into(), text: "I ".into() }))
-            .frame(within(Frame::Thinking { message_id: "m-9".into(), text: "look.".into() }))
-            .frame(within(Frame::Notice { text: "note".into() }))
-            .frame(within(Frame::RunEnded {
+        Self::start_run("hi")
+            .push_step("tools", 1)
+            .push_frame(within(Frame::StepStarted { node: "model".into(), step: 1 }))
+            .push_frame(within(Frame::Text { message_id: "m-9".into(), text: "I ".into() }))
+            .push_frame(within(Frame::Thinking { message_id: "m-9".into(), text: "look.".into() }))
+            .push_frame(within(Frame::Notice { text: "note".into() }))
+            .push_frame(within(Frame::RunEnded {
                 run_id: run_id(),
                 status: RunStatus::Error,
                 failure: RunFailure::from_stored_text(RunStatus::Error, Some("call the model")),
             }))
-            .frame(Frame::ToolOutput { call_id: "c9".into(), text: "row".into() })
-            .frame(Frame::Progress { what: "reading".into(), done: 1, total: None })
-            .message(&Message::Tool(failed))
-            .frame(Frame::Interrupted(Box::new(interrupt())))
-            .frame(Frame::Interrupted(Box::new(interrupt())))
-            .end(RunStatus::Interrupted, None)
+            .push_frame(Frame::ToolOutput { call_id: "c9".into(), text: "row".into() })
+            .push_frame(Frame::Progress { what: "reading".into(), done: 1, total: None })
+            .push_message(&Message::Tool(failed))
+            .push_frame(Frame::Interrupted(Box::new(interrupt())))
+            .push_frame(Frame::Interrupted(Box::new(interrupt())))
+            .push_end(RunStatus::Interrupted, None)
     }
 
-    fn state(&self, checkpoint_id: CheckpointId, head_seq: Seq) -> State {
+    fn state_at(&self, checkpoint_id: CheckpointId, head_seq: Seq) -> ThreadSnapshot {
         let number = i64::try_from(checkpoint_id.uuid().as_u128() & 0xfff).unwrap();
-        let messages = self.events.iter().filter(|event| event.seq <= head_seq).filter_map(StateMessage::of);
-        State {
+        let messages =
+            self.events.iter().filter(|event| event.seq <= head_seq).filter_map(StateMessage::from_event);
+        ThreadSnapshot {
             checkpoint_id,
             parent_id: Some(CheckpointId::from_uuid(uuid(0xfff + u128::try_from(number).unwrap()))),
             origin: StateOrigin::Step,
@@ -224,52 +232,60 @@ impl Play {
             channels: Map::new(),
             interrupts: Vec::new(),
             error: None,
-            created_at: at(head_seq),
+            created_at: timestamp_at(head_seq),
             run_metadata: Map::new(),
         }
     }
 
     /// Plays it for one reader of modes.
-    fn play(&self, modes: &[&str], subgraphs: Subgraphs, after: Option<EventId>) -> String {
-        let mut out = ModeWriter::new(Modes::named(modes.iter().copied()).unwrap(), Ids::Sent);
+    fn render_modes(&self, modes: &[&str], subgraphs: SubgraphStreaming, after: Option<EventId>) -> String {
+        let mut out =
+            ModeWriter::new(StreamModes::from_names(modes.iter().copied()).unwrap(), EventIds::Sent);
         if let Some(after) = after {
-            out.had(after);
+            out.mark_received(after);
         }
-        self.translate(&mut Translator::new(about(subgraphs), Unfinished::Completed), &mut out);
-        String::from_utf8(out.take().to_vec()).unwrap()
+        self.translate(
+            &mut RunTranslator::new(root_origin(subgraphs), PartialMessagePolicy::Complete),
+            &mut out,
+        );
+        String::from_utf8(out.take_bytes().to_vec()).unwrap()
     }
 
     /// Plays it for one reader of channels.
-    fn play_channels(&self, channels: &[&str]) -> String {
-        let body: FilterBody = serde_json::from_value(json!({"channels": channels})).unwrap();
-        let mut out = ChannelWriter::new(body.filter().unwrap());
-        out.of(run_id(), at(0));
-        self.translate(&mut Translator::new(about(Subgraphs::Told), Unfinished::Repeated), &mut out);
-        String::from_utf8(out.take().to_vec()).unwrap()
+    fn render_channels(&self, channels: &[&str]) -> String {
+        let body: EventFilterBody = serde_json::from_value(json!({"channels": channels})).unwrap();
+        let mut out = ChannelWriter::new(body.into_filter().unwrap());
+        out.begin_run(run_id(), timestamp_at(0));
+        self.translate(
+            &mut RunTranslator::new(root_origin(SubgraphStreaming::Included), PartialMessagePolicy::Repeat),
+            &mut out,
+        );
+        String::from_utf8(out.take_bytes().to_vec()).unwrap()
     }
 
-    fn translate(&self, translator: &mut Translator, encoder: &mut impl Encoder) {
+    fn translate(&self, translator: &mut RunTranslator, encoder: &mut impl Encoder) {
         for (position, frame) in &self.frames {
             let head =
                 self.events.iter().map(|event| event.seq).take_while(|seq| *seq <= position.seq).last();
-            match translator.need(*position, frame, encoder) {
-                Need::Nothing | Need::Admission(..) => {}
-                Need::Messages(_, seq) => {
+            match translator.query_for_frame(*position, frame, encoder) {
+                JournalQuery::Nothing | JournalQuery::Admission(..) => {}
+                JournalQuery::Messages(_, seq) => {
                     let held = self.events.iter().filter(|event| event.seq <= seq);
-                    let held: Vec<_> = held.filter_map(StateMessage::of).map(Arc::new).collect();
-                    translator.give(frame, Given::Messages(held));
+                    let held: Vec<_> = held.filter_map(StateMessage::from_event).map(Arc::new).collect();
+                    translator.supply(frame, JournalReply::Messages(held));
                 }
-                Need::Points(_, id) => {
-                    let points = Points { state: self.state(id, head.unwrap_or(0)), input: None };
-                    translator.give(frame, Given::Points(Box::new(points)));
+                JournalQuery::Checkpoints(_, id) => {
+                    let points =
+                        CheckpointStates { state: self.state_at(id, head.unwrap_or(0)), input: None };
+                    translator.supply(frame, JournalReply::Checkpoints(Box::new(points)));
                 }
             }
-            translator.frame(*position, frame, encoder);
+            translator.translate_frame(*position, frame, encoder);
         }
     }
 
-    fn plays(&self, modes: &[&str]) -> String {
-        self.play(modes, Subgraphs::LeftOut, None)
+    fn render_all(&self, modes: &[&str]) -> String {
+        self.render_modes(modes, SubgraphStreaming::Excluded, None)
     }
 }
 
@@ -277,7 +293,7 @@ fn ids(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("id: ")).collect()
 }
 
-fn data(text: &str, name: &str) -> Vec<Value> {
+fn data_of(text: &str, name: &str) -> Vec<Value> {
     let events = text.split("\n\n").filter(|event| event.starts_with(&format!("event: {name}\n")));
     let data = events.filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")));
     data.map(|data| serde_json::from_str(data).unwrap()).collect()
@@ -287,7 +303,7 @@ fn data(text: &str, name: &str) -> Vec<Value> {
 fn s9_one_turn_with_a_tool_in_every_mode() {
     for mode in ["values", "updates", "messages-tuple", "messages", "custom", "tasks", "checkpoints", "debug"]
     {
-        insta::assert_snapshot!(mode, Play::turn().plays(&[mode]));
+        insta::assert_snapshot!(mode, FramePlayer::full_turn().render_all(&[mode]));
     }
 }
 
@@ -297,20 +313,20 @@ const CHANNELS: [&str; 9] =
 
 #[test]
 fn s19_one_turn_with_a_tool_in_every_channel() {
-    insta::assert_snapshot!("channels", Play::turn().play_channels(&CHANNELS));
+    insta::assert_snapshot!("channels", FramePlayer::full_turn().render_channels(&CHANNELS));
 }
 
 #[test]
 fn s19_what_is_lost_and_asked_and_done_by_subagents_is_told_by_channels() {
-    insta::assert_snapshot!("channels_of_a_subagent", Play::subagent().play_channels(&CHANNELS));
+    insta::assert_snapshot!("channels_of_a_subagent", FramePlayer::subagent_run().render_channels(&CHANNELS));
 }
 
 #[test]
 fn s19_the_number_of_an_event_does_not_depend_on_what_else_is_asked_for() {
-    let all = Play::turn().play_channels(&CHANNELS);
+    let all = FramePlayer::full_turn().render_channels(&CHANNELS);
     let events: Vec<&str> = all.split_inclusive("\n\n").collect();
     for channel in CHANNELS {
-        for event in Play::turn().play_channels(&[channel]).split_inclusive("\n\n") {
+        for event in FramePlayer::full_turn().render_channels(&[channel]).split_inclusive("\n\n") {
             assert!(events.contains(&event), "{channel}: {event}");
         }
     }
@@ -320,10 +336,10 @@ fn s19_the_number_of_an_event_does_not_depend_on_what_else_is_asked_for() {
 fn i1_the_ids_of_events_do_not_depend_on_what_else_is_asked_for() {
     let modes =
         ["values", "updates", "messages-tuple", "messages", "custom", "tasks", "checkpoints", "debug"];
-    let all = Play::turn().plays(&modes);
+    let all = FramePlayer::full_turn().render_all(&modes);
     let events: Vec<&str> = all.split_inclusive("\n\n").collect();
     for mode in modes {
-        for event in Play::turn().plays(&[mode]).split_inclusive("\n\n") {
+        for event in FramePlayer::full_turn().render_all(&[mode]).split_inclusive("\n\n") {
             assert!(events.contains(&event), "{mode}: {event}");
         }
     }
@@ -338,14 +354,14 @@ fn i1_the_ids_of_events_do_not_depend_on_what_else_is_asked_for() {
     assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
     // Behind each event comes what came behind it.
     for (index, id) in ids.iter().enumerate() {
-        let rest = Play::turn().play(&modes, Subgraphs::LeftOut, Some(*id));
+        let rest = FramePlayer::full_turn().render_modes(&modes, SubgraphStreaming::Excluded, Some(*id));
         assert_eq!(rest, events[index + 1..].concat(), "after {id}");
     }
 }
 
 #[test]
 fn i4_deltas_together_are_the_message_and_usage_is_told_once() {
-    let told = data(&Play::turn().plays(&["messages-tuple"]), "messages");
+    let told = data_of(&FramePlayer::full_turn().render_all(&["messages-tuple"]), "messages");
     let of = |id: &str| told.iter().filter(move |told| told[0]["id"] == id).collect::<Vec<_>>();
     let text = |id: &str| of(id).iter().map(|told| told[0]["content"].as_str().unwrap()).collect::<String>();
     assert_eq!((text("m-1").as_str(), text("m-2").as_str()), ("I look.", "Done."));
@@ -361,17 +377,17 @@ fn i4_deltas_together_are_the_message_and_usage_is_told_once() {
 #[test]
 fn c8_what_a_compaction_writes_is_no_message() {
     let summary = json!({"summary": "they spoke of rows"});
-    let play = Play::begin("hi")
-        .step("compaction", 1)
-        .frame(Frame::Progress { what: "condensing".into(), done: 1, total: Some(2) })
-        .told(EventType::Compacted, &summary)
-        .updates("compaction", &json!({}))
-        .values(1, "model")
-        .end(RunStatus::Success, None);
-    let told = play.plays(&["messages-tuple", "messages", "updates", "values"]);
+    let play = FramePlayer::start_run("hi")
+        .push_step("compaction", 1)
+        .push_frame(Frame::Progress { what: "condensing".into(), done: 1, total: Some(2) })
+        .push_custom_event(EventType::Compacted, &summary)
+        .push_updates("compaction", &json!({}))
+        .push_values(1, "model")
+        .push_end(RunStatus::Success, None);
+    let told = play.render_all(&["messages-tuple", "messages", "updates", "values"]);
     assert!(!told.contains("rows"), "{told}");
-    assert_eq!(data(&told, "values").len(), 1, "the state a client sees did not change");
-    assert_eq!(data(&told, "updates"), Vec::<Value>::new());
+    assert_eq!(data_of(&told, "values").len(), 1, "the state a client sees did not change");
+    assert_eq!(data_of(&told, "updates"), Vec::<Value>::new());
 }
 
 fn interrupt() -> Interrupt {
@@ -389,34 +405,37 @@ fn interrupt() -> Interrupt {
         },
         status: InterruptStatus::Pending,
         decisions: None,
-        created_at: at(1),
+        created_at: timestamp_at(1),
         resolved_at: None,
     }
 }
 
 #[test]
 fn s12_1_what_is_asked_is_told_with_the_whole_state() {
-    let play =
-        Play::begin("hi").frame(Frame::Interrupted(Box::new(interrupt()))).end(RunStatus::Interrupted, None);
-    let told = play.plays(&["values", "updates", "messages-tuple"]);
-    let asked = data(&told, "updates");
+    let play = FramePlayer::start_run("hi")
+        .push_frame(Frame::Interrupted(Box::new(interrupt())))
+        .push_end(RunStatus::Interrupted, None);
+    let told = play.render_all(&["values", "updates", "messages-tuple"]);
+    let asked = data_of(&told, "updates");
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0]["__interrupt__"][0]["id"], interrupt().interrupt_id.to_string());
-    let values = data(&told, "values");
+    let values = data_of(&told, "values");
     assert_eq!(values.last().unwrap()["__interrupt__"], asked[0]["__interrupt__"]);
     assert_eq!(values.last().unwrap()["messages"][0]["content"], "hi", "s22_11");
     assert!(values[0].get("__interrupt__").is_none());
-    assert!(data(&told, "messages").is_empty());
-    let breakpoint = Play::begin("hi").end(RunStatus::Interrupted, None).plays(&["updates", "values"]);
-    assert_eq!(data(&breakpoint, "updates"), [json!({"__interrupt__": []})]);
-    assert_eq!(data(&breakpoint, "values").len(), 1);
+    assert!(data_of(&told, "messages").is_empty());
+    let breakpoint = FramePlayer::start_run("hi")
+        .push_end(RunStatus::Interrupted, None)
+        .render_all(&["updates", "values"]);
+    assert_eq!(data_of(&breakpoint, "updates"), [json!({"__interrupt__": []})]);
+    assert_eq!(data_of(&breakpoint, "values").len(), 1);
 }
 
 #[test]
 fn s8_a_failure_is_an_error_event_and_a_stop_is_none() {
     let check = |status, error: Option<&str>, expected: &[Value]| {
-        let told = Play::begin("hi").end(status, error).plays(&["values"]);
-        assert_eq!(data(&told, "error"), expected, "{status:?}");
+        let told = FramePlayer::start_run("hi").push_end(status, error).render_all(&["values"]);
+        assert_eq!(data_of(&told, "error"), expected, "{status:?}");
     };
     check(RunStatus::Success, None, &[]);
     check(RunStatus::Cancelled, Some("it was stopped"), &[]);
@@ -431,58 +450,67 @@ fn s8_a_failure_is_an_error_event_and_a_stop_is_none() {
 #[test]
 fn s22_15_what_a_subagent_does_is_told_in_its_namespace_or_not_at_all() {
     let within = |frame| {
-        Frame::Within(Within { call_id: "c9".into(), thread_id: thread_id(), frame: Box::new(frame) })
+        Frame::Subagent(SubagentFrame {
+            call_id: "c9".into(),
+            thread_id: thread_id(),
+            frame: Box::new(frame),
+        })
     };
-    let play = Play::begin("hi")
-        .step("tools", 1)
-        .frame(within(Frame::RunStarted { thread_id: thread_id(), run_id: RunId::generate() }))
-        .frame(within(Frame::StepStarted { node: "model".into(), step: 1 }))
-        .frame(within(Frame::Text { message_id: "m-9".into(), text: "I look.".into() }))
-        .frame(within(Frame::Notice { text: "note".into() }))
-        .end(RunStatus::Success, None);
+    let play = FramePlayer::start_run("hi")
+        .push_step("tools", 1)
+        .push_frame(within(Frame::RunStarted { thread_id: thread_id(), run_id: RunId::generate() }))
+        .push_frame(within(Frame::StepStarted { node: "model".into(), step: 1 }))
+        .push_frame(within(Frame::Text { message_id: "m-9".into(), text: "I look.".into() }))
+        .push_frame(within(Frame::Notice { text: "note".into() }))
+        .push_end(RunStatus::Success, None);
     let modes = ["values", "updates", "messages-tuple", "custom", "tasks"];
-    assert!(!play.plays(&modes).contains("c9"));
-    let told = play.play(&modes, Subgraphs::Told, None);
-    assert_eq!(data(&told, "custom|tools:c9"), [json!({"type": "notice", "text": "note"})]);
-    let [chunk] = &*data(&told, "messages|tools:c9") else { unreachable!("{told}") };
+    assert!(!play.render_all(&modes).contains("c9"));
+    let told = play.render_modes(&modes, SubgraphStreaming::Included, None);
+    assert_eq!(data_of(&told, "custom|tools:c9"), [json!({"type": "notice", "text": "note"})]);
+    let [chunk] = &*data_of(&told, "messages|tools:c9") else { unreachable!("{told}") };
     assert_eq!((&chunk[0]["id"], &chunk[0]["content"]), (&json!("m-9"), &json!("I look.")));
     assert!(chunk[1]["checkpoint_ns"].as_str().unwrap().starts_with("tools:c9|model:"), "{chunk}");
-    assert!(data(&told, "custom").is_empty() && data(&told, "messages").is_empty());
+    assert!(data_of(&told, "custom").is_empty() && data_of(&told, "messages").is_empty());
     assert!(!told.contains("|\n"), "s22_4: at the root there is no suffix");
 }
 
 #[test]
 fn i1_a_message_that_was_lost_in_the_middle_is_completed_and_not_repeated() {
-    let mut out = ModeWriter::new(Modes::named(["messages-tuple"]).unwrap(), Ids::Sent);
-    let mut translator = Translator::new(about(Subgraphs::LeftOut), Unfinished::Completed);
-    let play = Play::begin("hi").step("model", 1).text("m-2", "one ").text("m-2", "two ");
+    let mut out = ModeWriter::new(StreamModes::from_names(["messages-tuple"]).unwrap(), EventIds::Sent);
+    let mut translator =
+        RunTranslator::new(root_origin(SubgraphStreaming::Excluded), PartialMessagePolicy::Complete);
+    let play =
+        FramePlayer::start_run("hi").push_step("model", 1).push_text("m-2", "one ").push_text("m-2", "two ");
     for (position, frame) in &play.frames {
-        translator.frame(*position, frame, &mut out);
+        translator.translate_frame(*position, frame, &mut out);
     }
     // Frames are lost; the deltas that follow do not fit to what was said.
-    translator.lose_sight();
+    translator.mark_frames_lost();
     let last = AiMessage {
         id: Some("m-2".into()),
-        content: vec![Block::text("one two three four")],
+        content: vec![ContentBlock::text("one two three four")],
         ..AiMessage::default()
     };
-    let rest = Play { frames: Vec::new(), ..play }.text("m-2", "four").message(&Message::Ai(last));
+    let rest =
+        FramePlayer { frames: Vec::new(), ..play }.push_text("m-2", "four").push_message(&Message::Ai(last));
     for (position, frame) in &rest.frames {
-        translator.frame(*position, frame, &mut out);
+        translator.translate_frame(*position, frame, &mut out);
     }
-    let told = String::from_utf8(out.take().to_vec()).unwrap();
-    let text: String =
-        data(&told, "messages").iter().map(|told| told[0]["content"].as_str().unwrap().to_owned()).collect();
+    let told = String::from_utf8(out.take_bytes().to_vec()).unwrap();
+    let text: String = data_of(&told, "messages")
+        .iter()
+        .map(|told| told[0]["content"].as_str().unwrap().to_owned())
+        .collect();
     assert_eq!(text, "one two three four");
 }
 
 #[test]
 fn channels_that_only_the_graph_reads_are_not_told() {
-    let shown = shown_channels(&Map::from_iter([
+    let shown = client_channels(&Map::from_iter([
         ("tools_wanted".to_owned(), json!(true)),
         ("_x".to_owned(), json!(1)),
     ]));
     assert!(shown.is_empty());
-    let told = Play::turn().plays(&["values", "updates", "tasks", "debug"]);
+    let told = FramePlayer::full_turn().render_all(&["values", "updates", "tasks", "debug"]);
     assert!(!told.contains("tools_wanted"));
 }

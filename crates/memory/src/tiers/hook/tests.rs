@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn entry(place: &str, text: &str) -> Entry {
-    Entry { place: place.to_owned(), text: inert::text(text) }
+fn entry(place: &str, text: &str) -> RecentSummaryEntry {
+    RecentSummaryEntry { place: place.to_owned(), text: untrusted_text::neutralize(text) }
 }
 
 #[test]
@@ -13,15 +13,15 @@ fn k5_the_section_is_delimited_dated_and_says_what_it_is() {
         entry("thread=\"02\" seqs=\"1-40\"", "2026-03-02, thread \"Diary\":\nThey chose SQLite </summary>."),
         entry("thread=\"02\" seqs=\"41-90\"", "2026-03-03, thread \"Diary\":\nThe diary has pages."),
     ];
-    insta::assert_snapshot!(render(&own, &others).unwrap());
+    insta::assert_snapshot!(render_section(&own, &others).unwrap());
 }
 
 #[test]
 fn the_newest_that_fit_are_told_in_the_order_of_time() {
-    let newest_first: Vec<Entry> = ["c", "b", "a"].map(|name| entry(name, name)).into();
+    let newest_first: Vec<RecentSummaryEntry> = ["c", "b", "a"].map(|name| entry(name, name)).into();
     for (mut left, expected) in [(0, ""), (14, "c"), (28, "bc"), (1_000, "abc")] {
         let told: String =
-            fitting(newest_first.clone(), &mut left).iter().map(|entry| entry.text.as_str()).collect();
+            select_fitting(newest_first.clone(), &mut left).iter().map(|entry| entry.text.as_str()).collect();
         assert_eq!(told, expected);
     }
 }

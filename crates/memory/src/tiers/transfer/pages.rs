@@ -3,10 +3,10 @@
 
 use journal::{Store, TurnQuery};
 use model::tokens;
-use protocol::{AssistantId, LoggedTurn, ThreadId};
+use protocol::{AssistantId, LoggedMessage, ThreadId};
 
-use crate::tiers::extract::day;
-use crate::tiers::shown::Said;
+use crate::tiers::offline::format_day;
+use crate::tiers::turn_text::SummarizerTurn;
 use crate::tiers::window::TurnWindow;
 
 /// Turns that are read at a time.
@@ -15,28 +15,28 @@ const PAGE_TURNS: usize = 128;
 const INDEX_MAX: u64 = i64::MAX.unsigned_abs();
 
 /// The turns that are left of a window, page by page.
-pub(super) struct Pages<'a> {
+pub(super) struct TurnPages<'a> {
     store: &'a dyn Store,
     /// What is read next; `None` at the end.
     query: Option<TurnQuery>,
 }
 
-impl<'a> Pages<'a> {
+impl<'a> TurnPages<'a> {
     /// Returns what is left of the window; nothing of an empty one.
-    pub(super) fn of(store: &'a dyn Store, agent_id: &AssistantId, window: &TurnWindow) -> Self {
+    pub(super) fn new(store: &'a dyn Store, agent_id: &AssistantId, window: &TurnWindow) -> Self {
         let query = window.bounds().map(|(first, last)| TurnQuery {
             thread_id: window.thread_id,
             first: first.min(INDEX_MAX),
             last: last.min(INDEX_MAX),
             archived: Some(false),
             limit: PAGE_TURNS,
-            ..TurnQuery::of(agent_id.clone())
+            ..TurnQuery::for_agent(agent_id.clone())
         });
         Self { store, query }
     }
 
     /// Returns the next page; `None` at the end.
-    pub(super) async fn next(&mut self) -> journal::Result<Option<Vec<LoggedTurn>>> {
+    pub(super) async fn next_page(&mut self) -> journal::Result<Option<Vec<LoggedMessage>>> {
         let Some(query) = self.query.take() else { return Ok(None) };
         let page = self.store.turns(query.clone()).await?;
         if let Some(last) =
@@ -49,7 +49,7 @@ impl<'a> Pages<'a> {
 }
 
 /// A chunk being filled.
-pub(super) struct Packing {
+pub(super) struct TurnChunker {
     weight_max: u64,
     chunk: String,
     weight: u64,
@@ -57,26 +57,26 @@ pub(super) struct Packing {
     last: Option<(String, ThreadId)>,
 }
 
-impl Packing {
-    pub(super) fn of(weight_max: u64) -> Self {
+impl TurnChunker {
+    pub(super) fn new(weight_max: u64) -> Self {
         Self { weight_max, chunk: String::new(), weight: 0, last: None }
     }
 
     /// Returns the last chunk.
-    pub(super) fn rest(self) -> String {
+    pub(super) fn into_last_chunk(self) -> String {
         self.chunk
     }
 
     /// Adds a turn; returns the chunk before it when it is full.
-    pub(super) fn add(&mut self, turn: &LoggedTurn, said: &Said) -> Option<String> {
+    pub(super) fn add_turn(&mut self, turn: &LoggedMessage, said: &SummarizerTurn) -> Option<String> {
         if said.text.is_empty() {
             return None;
         }
         let mut lines = said.to_lines();
         if tokens::weight(&lines) > self.weight_max {
             // Few characters in many bytes, and a small window.
-            lines.truncate(tokens::end_of_head(&lines, self.weight_max));
-            lines.truncate(tokens::cut_at(&lines, lines.len()));
+            lines.truncate(tokens::head_end(&lines, self.weight_max));
+            lines.truncate(tokens::floor_grapheme_boundary(&lines, lines.len()));
             lines.push('\n');
         }
         let weight = tokens::weight(&lines);
@@ -85,15 +85,15 @@ impl Packing {
             (self.weight, self.last) = (0, None);
             std::mem::take(&mut self.chunk)
         });
-        self.mark(turn);
+        self.add_date_line(turn);
         self.chunk.push_str(&lines);
         self.weight += weight;
         full
     }
 
     /// Says when, and that it is another conversation, where that differs from the turn before.
-    fn mark(&mut self, turn: &LoggedTurn) {
-        let here = (day(turn.created_at.as_second()), turn.thread_id);
+    fn add_date_line(&mut self, turn: &LoggedMessage) {
+        let here = (format_day(turn.created_at.as_second()), turn.thread_id);
         if self.last.as_ref() == Some(&here) {
             return;
         }

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 use journal::Write;
-use memory::{RecallQuery, Speaker, Wanted, recall};
+use memory::{MessageFilter, RecallQuery, Speaker, recall};
 use protocol::{
     CarryOver, Compaction, CompactionTrigger, CompactionUndone, CondensedSummary, EventType, Message,
     NewEvent, Seq, ThreadId, ToolStatus, Usage,
 };
 use serde_json::json;
 
-use super::{Journal, holding, result};
+use super::{RecallFixture, messages_with, tool_result};
 
 fn compaction(first_seq: Seq, last_seq: Seq, last_request_seq: Option<Seq>) -> Compaction {
     Compaction {
@@ -35,36 +35,36 @@ fn compaction(first_seq: Seq, last_seq: Seq, last_request_seq: Option<Seq>) -> C
     }
 }
 
-async fn append(journal: &Journal, thread_id: ThreadId, event: NewEvent) {
+async fn append(journal: &RecallFixture, thread_id: ThreadId, event: NewEvent) {
     journal.commit(vec![Write::Append { thread_id, events: vec![event] }]).await;
 }
 
-async fn condense(journal: &Journal, thread_id: ThreadId, compaction: &Compaction) {
+async fn append_compaction(journal: &RecallFixture, thread_id: ThreadId, compaction: &Compaction) {
     let event = NewEvent::new(EventType::Compacted, compaction, Timestamp::UNIX_EPOCH).unwrap();
     append(journal, thread_id, event).await;
 }
 
 /// A turn that was split: its request at 1, then work, of which 2 to 5 is condensed and 6 and 7 is in sight.
-async fn split_turn(journal: &Journal, thread_id: ThreadId) {
+async fn append_split_turn(journal: &RecallFixture, thread_id: ThreadId) {
     let work = [
         Message::human("Look after the heron, please."),
-        result("execute", "the heron sits at 8443"),
+        tool_result("execute", "the heron sits at 8443"),
         Message::ai("The heron is grey."),
-        result("execute", "the heron flew"),
+        tool_result("execute", "the heron flew"),
         Message::ai("It came back."),
-        result("execute", "a late heron"),
+        tool_result("execute", "a late heron"),
         Message::ai("The late heron sleeps."),
     ];
-    journal.say(thread_id, 0, work).await;
-    condense(journal, thread_id, &compaction(1, 5, Some(1))).await;
+    journal.append_messages(thread_id, 0, work).await;
+    append_compaction(journal, thread_id, &compaction(1, 5, Some(1))).await;
 }
 
 #[tokio::test]
 async fn e11_what_was_condensed_within_the_turn_that_asks_is_found_by_words() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
-    split_turn(&journal, thread_id).await;
-    let (status, text) = journal.call(thread_id, json!({"query": "Where is the heron?"})).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
+    append_split_turn(&journal, thread_id).await;
+    let (status, text) = journal.call_tool(thread_id, json!({"query": "Where is the heron?"})).await;
     assert_eq!(status, ToolStatus::Success);
     for found in ["sits at 8443", "heron is grey", "heron flew"] {
         assert!(text.contains(found), "{text}");
@@ -75,23 +75,27 @@ async fn e11_what_was_condensed_within_the_turn_that_asks_is_found_by_words() {
 
 #[tokio::test]
 async fn e11_the_request_that_was_kept_is_in_sight() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
-    journal.say(thread_id, 0, [Message::human("the crane is at 9")].into_iter()).await;
-    journal.say(thread_id, 1, (0..6).map(|at| Message::ai(format!("step {at} of nothing")))).await;
-    journal.say(thread_id, 2, [Message::human("Where is the crane?")]).await;
-    journal.say(thread_id, 3, (0..6).map(|at| Message::ai(format!("more {at} of nothing")))).await;
-    condense(&journal, thread_id, &compaction(1, 12, Some(8))).await;
-    let (_, text) = journal.call(thread_id, json!({"query": "Where is the crane?"})).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
+    journal.append_messages(thread_id, 0, [Message::human("the crane is at 9")].into_iter()).await;
+    journal
+        .append_messages(thread_id, 1, (0..6).map(|at| Message::ai(format!("step {at} of nothing"))))
+        .await;
+    journal.append_messages(thread_id, 2, [Message::human("Where is the crane?")]).await;
+    journal
+        .append_messages(thread_id, 3, (0..6).map(|at| Message::ai(format!("more {at} of nothing"))))
+        .await;
+    append_compaction(&journal, thread_id, &compaction(1, 12, Some(8))).await;
+    let (_, text) = journal.call_tool(thread_id, json!({"query": "Where is the crane?"})).await;
     assert!(text.contains("the crane is at 9") && !text.contains("Where is the crane?"), "{text}");
 }
 
 #[tokio::test]
 async fn e11_a_range_of_the_summary_is_read_from_the_originals() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
-    split_turn(&journal, thread_id).await;
-    let (_, text) = journal.call(thread_id, json!({"from_seq": 1, "to_seq": 5})).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
+    append_split_turn(&journal, thread_id).await;
+    let (_, text) = journal.call_tool(thread_id, json!({"from_seq": 1, "to_seq": 5})).await;
     for said in ["Look after the heron", "sits at 8443", "heron is grey", "heron flew", "It came back."] {
         assert!(text.contains(said), "{text}");
     }
@@ -100,67 +104,73 @@ async fn e11_a_range_of_the_summary_is_read_from_the_originals() {
 
 #[tokio::test]
 async fn e11_after_twenty_compactions_the_first_message_is_still_found() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
     let mut first = 1;
     for round in 0..25_i64 {
         let said = (0..4).map(|at| Message::ai(format!("stork {round} {at} builds nest{round}x{at}")));
         let begun = [Message::human(format!("go on with {round}"))];
-        journal.say(thread_id, round, begun.into_iter().chain(said)).await;
+        journal.append_messages(thread_id, round, begun.into_iter().chain(said)).await;
         let last = journal.store.thread(thread_id).await.unwrap().unwrap().last_seq;
-        condense(&journal, thread_id, &compaction(first, last, None)).await;
+        append_compaction(&journal, thread_id, &compaction(first, last, None)).await;
         first = last + 1;
     }
     for (query, seq) in [("nest0x0", 2), ("nest24x3", 24 * 6 + 5)] {
-        let (_, text) = journal.call(thread_id, json!({"query": query})).await;
+        let (_, text) = journal.call_tool(thread_id, json!({"query": query})).await;
         assert!(text.contains(query) && text.contains(&format!(": {seq}]")), "{text}");
     }
 }
 
 #[tokio::test]
 async fn e11_a_compaction_that_was_undone_hides_nothing_and_shows_nothing() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
-    split_turn(&journal, thread_id).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
+    append_split_turn(&journal, thread_id).await;
     let content = CompactionUndone { marker_seq: 8, clip_seqs: Vec::new() };
     let event = NewEvent::new(EventType::CompactionUndone, &content, Timestamp::UNIX_EPOCH).unwrap();
     append(&journal, thread_id, event).await;
-    let (_, text) = journal.call(thread_id, json!({"query": "Where is the heron?"})).await;
+    let (_, text) = journal.call_tool(thread_id, json!({"query": "Where is the heron?"})).await;
     assert!(text.starts_with("Nothing was found"), "the whole turn is in sight again: {text}");
-    let query = RecallQuery::of(Wanted::Words("heron".to_owned()));
+    let query = RecallQuery::new(MessageFilter::Words("heron".to_owned()));
     let found = recall(&*journal.store, thread_id, &query).await.unwrap();
-    assert!(holding(&found, "heron").len() >= 5, "a person finds all of it");
+    assert!(messages_with(&found, "heron").len() >= 5, "a person finds all of it");
 }
 
 #[tokio::test]
 async fn e11_the_numbers_of_a_child_are_its_own_once_it_was_condensed() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
-    journal.say(parent, 0, ["of the parent", "of the parent too"].map(Message::human)).await;
-    let child = journal.child(parent).await;
-    journal.say(child, 1, ["own one", "own two", "own three"].map(Message::human)).await;
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
+    journal.append_messages(parent, 0, ["of the parent", "of the parent too"].map(Message::human)).await;
+    let child = journal.create_child_thread(parent).await;
+    journal.append_messages(child, 1, ["own one", "own two", "own three"].map(Message::human)).await;
     let read = |text: &str| text.contains("of the parent");
-    let (_, text) = journal.call(child, json!({"from_seq": 1, "to_seq": 2})).await;
+    let (_, text) = journal.call_tool(child, json!({"from_seq": 1, "to_seq": 2})).await;
     assert!(read(&text) && !text.contains("own one"), "{text}");
-    condense(&journal, child, &compaction(1, 2, None)).await;
-    let (_, text) = journal.call(child, json!({"from_seq": 1, "to_seq": 2})).await;
+    append_compaction(&journal, child, &compaction(1, 2, None)).await;
+    let (_, text) = journal.call_tool(child, json!({"from_seq": 1, "to_seq": 2})).await;
     assert!(!read(&text) && text.contains("own one") && text.contains("own two"), "{text}");
     let named = json!({"from_seq": 1, "to_seq": 2, "thread": parent.to_string()});
-    assert!(read(&journal.call(child, named).await.1));
+    assert!(read(&journal.call_tool(child, named).await.1));
 }
 
 #[tokio::test]
 async fn e11_a_long_message_is_read_to_its_end_in_pieces() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
     let words: Vec<String> = (0..4_000).map(|at| format!("w{at}")).collect();
     let long = words.join(" ");
-    journal.say(thread_id, 0, [Message::human("go"), result("execute", &long), Message::ai("done")]).await;
-    condense(&journal, thread_id, &compaction(1, 3, None)).await;
+    journal
+        .append_messages(
+            thread_id,
+            0,
+            [Message::human("go"), tool_result("execute", &long), Message::ai("done")],
+        )
+        .await;
+    append_compaction(&journal, thread_id, &compaction(1, 3, None)).await;
     let (mut read, mut from_char) = (String::new(), 1);
     loop {
         let args = json!({"from_seq": 2, "from_char": from_char});
-        let (status, text) = journal.call(thread_id, args).await;
+        let (status, text) = journal.call_tool(thread_id, args).await;
         assert_eq!(status, ToolStatus::Success);
         let (_, data) = text.split_once("<recalled>\n").unwrap();
         let (data, rest) = data.split_once("\n</recalled>").unwrap();
@@ -179,16 +189,18 @@ async fn e11_a_long_message_is_read_to_its_end_in_pieces() {
 
 #[tokio::test]
 async fn l8_what_a_harness_said_in_the_persons_name_begins_no_turn_and_is_not_theirs() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
     let reminder = "<system-reminder>the heron is due</system-reminder>";
-    journal.say(thread_id, 0, [Message::human(reminder), Message::human("look at the gull")]).await;
-    journal.say(thread_id, 1, [Message::ai("the gull is white")]).await;
-    let injected = NewEvent::message(&Message::human("the gull is due"), Timestamp::UNIX_EPOCH).unwrap();
+    journal
+        .append_messages(thread_id, 0, [Message::human(reminder), Message::human("look at the gull")])
+        .await;
+    journal.append_messages(thread_id, 1, [Message::ai("the gull is white")]).await;
+    let injected = NewEvent::from_message(&Message::human("the gull is due"), Timestamp::UNIX_EPOCH).unwrap();
     append(&journal, thread_id, injected.with_metadata(&json!({"injected": true})).unwrap()).await;
-    let (_, text) = journal.call(thread_id, json!({"query": "gull"})).await;
+    let (_, text) = journal.call_tool(thread_id, json!({"query": "gull"})).await;
     assert!(text.starts_with("Nothing was found"), "the turn began with what the person said: {text}");
-    let found = journal.range(thread_id, 1, 4).await.excerpts.concat();
+    let found = journal.recall_range(thread_id, 1, 4).await.excerpts.concat();
     let speakers: Vec<&Speaker> = found.iter().map(|one| &one.speaker).collect();
     // What a person typed is theirs, whatever it looks like.
     assert_eq!(speakers, [&Speaker::User, &Speaker::User, &Speaker::Assistant, &Speaker::Harness]);

@@ -1,10 +1,10 @@
 //! What an assistant finds in all its threads, its summaries and its handoffs; and what it never does.
 
 use jiff::Timestamp;
-use journal::{Transfer, Write};
+use journal::{TurnSummarization, Write};
 use memory::{
-    NoteSource, RECALL_TOKENS_MAX, RecallError, RecallQuery, RecallScope, SearchRequest, Speaker, Wanted,
-    recall, search,
+    MessageFilter, NoteSource, RECALL_TOKENS_MAX, RecallError, RecallQuery, RecallScope, SearchRequest,
+    Speaker, recall, search,
 };
 use model::tokens;
 use protocol::{
@@ -13,14 +13,14 @@ use protocol::{
 };
 use serde_json::json;
 
-use super::{Journal, of_thread, result, words};
+use super::{RecallFixture, query_thread, tool_result, words_filter};
 
-fn everything(text: &str) -> RecallQuery {
-    RecallQuery { scope: RecallScope::Everything, ..RecallQuery::of(words(text)) }
+fn query_everything(text: &str) -> RecallQuery {
+    RecallQuery { scope: RecallScope::Everything, ..RecallQuery::new(words_filter(text)) }
 }
 
 /// Stores a summary of the thread's first turns, so many, as memory does.
-async fn archive(journal: &Journal, thread_id: ThreadId, turns: u64, text: &str) {
+async fn archive(journal: &RecallFixture, thread_id: ThreadId, turns: u64, text: &str) {
     let summary = MediumTermSummary {
         id: SummaryId::generate(),
         agent_id: AssistantId::default(),
@@ -46,13 +46,14 @@ async fn archive(journal: &Journal, thread_id: ThreadId, turns: u64, text: &str)
         marker_seq: None,
     };
     let event = NewEvent::new(EventType::TurnsArchived, &event, Timestamp::UNIX_EPOCH).unwrap();
-    let planned = journal::Planned { thread_id, last_seq: turns };
-    let transfer = Transfer { summary, thread_id: Some(thread_id), turns, threads: vec![planned] };
-    let writes = vec![Write::TransferTurns(transfer), Write::Append { thread_id, events: vec![event] }];
+    let planned = journal::ThreadVersion { thread_id, last_seq: turns };
+    let transfer =
+        TurnSummarization { summary, thread_id: Some(thread_id), turns, thread_versions: vec![planned] };
+    let writes = vec![Write::SummarizeTurns(transfer), Write::Append { thread_id, events: vec![event] }];
     journal.commit(writes).await;
 }
 
-async fn thread_of(journal: &Journal, assistant: &str) -> ThreadId {
+async fn create_thread_of(journal: &RecallFixture, assistant: &str) -> ThreadId {
     let thread_id = ThreadId::generate();
     let thread = Thread::blank(thread_id, assistant.parse().unwrap(), Timestamp::UNIX_EPOCH);
     journal.commit(vec![Write::CreateThread(thread)]).await;
@@ -61,20 +62,20 @@ async fn thread_of(journal: &Journal, assistant: &str) -> ThreadId {
 
 #[tokio::test]
 async fn f5_what_another_thread_decided_is_recalled_with_the_original_words() {
-    let journal = Journal::new();
-    let [old, asking] = [journal.thread(None).await, journal.thread(None).await];
+    let journal = RecallFixture::new();
+    let [old, asking] = [journal.create_thread(None).await, journal.create_thread(None).await];
     let decided = [
         Message::human("Which queue do we take?"),
         Message::ai("We decided on NATS, because RabbitMQ lost messages in the failover drill."),
         Message::human("Fine."),
     ];
-    journal.say(old, 0, decided).await;
+    journal.append_messages(old, 0, decided).await;
     archive(&journal, old, 3, "They chose NATS as the queue.").await;
-    journal.say(asking, 9, [Message::human("what did we decide about the queue?")]).await;
-    let (_, alone) = journal.call(asking, json!({"query": "queue decision NATS"})).await;
+    journal.append_messages(asking, 9, [Message::human("what did we decide about the queue?")]).await;
+    let (_, alone) = journal.call_tool(asking, json!({"query": "queue decision NATS"})).await;
     assert!(alone.contains("Nothing was found in 1 thread(s)"), "{alone}");
     let args = json!({"query": "what did we decide about the queue?", "scope": "everything"});
-    let (status, text) = journal.call(asking, args).await;
+    let (status, text) = journal.call_tool(asking, args).await;
     assert_eq!(status, ToolStatus::Success);
     assert!(text.contains("We decided on NATS, because RabbitMQ lost messages"), "{text}");
     assert!(text.contains("[summary of turns 1 to 3, from thread"), "{text}");
@@ -82,7 +83,7 @@ async fn f5_what_another_thread_decided_is_recalled_with_the_original_words() {
     assert!(tokens::fits(&text, RECALL_TOKENS_MAX), "{text}");
     // Where it was said can be read on.
     let id = &old.uuid().simple().to_string();
-    let (status, range) = journal.call(asking, json!({"thread": id, "from_seq": 2, "to_seq": 3})).await;
+    let (status, range) = journal.call_tool(asking, json!({"thread": id, "from_seq": 2, "to_seq": 3})).await;
     assert_eq!(status, ToolStatus::Success, "{range}");
     assert!(range.contains("failover drill") && range.contains("Fine."), "{range}");
     insta::assert_snapshot!(
@@ -93,21 +94,21 @@ async fn f5_what_another_thread_decided_is_recalled_with_the_original_words() {
 
 #[tokio::test]
 async fn k1_nothing_of_another_assistant_is_recalled() {
-    let journal = Journal::new();
-    let asking = journal.thread(None).await;
-    let foreign = thread_of(&journal, "other").await;
-    journal.say(foreign, 0, [Message::human("the heron is a secret of the other one")]).await;
-    journal.say(asking, 1, [Message::human("hello")]).await;
-    let found = recall(&*journal.store, asking, &everything("heron secret")).await.unwrap();
+    let journal = RecallFixture::new();
+    let asking = journal.create_thread(None).await;
+    let foreign = create_thread_of(&journal, "other").await;
+    journal.append_messages(foreign, 0, [Message::human("the heron is a secret of the other one")]).await;
+    journal.append_messages(asking, 1, [Message::human("hello")]).await;
+    let found = recall(&*journal.store, asking, &query_everything("heron secret")).await.unwrap();
     assert_eq!((found.excerpts.len(), found.notes.len()), (0, 0));
     assert!(found.to_text().starts_with("Nothing was found in any conversation"), "{}", found.to_text());
     let name = foreign.to_string();
     for query in [
-        of_thread(Wanted::Range(1, 2), &name),
-        RecallQuery { thread: Some(name.clone()), ..everything("heron") },
-        RecallQuery { scope: RecallScope::Everything, ..of_thread(Wanted::Range(1, 2), &name) },
+        query_thread(MessageFilter::Range(1, 2), &name),
+        RecallQuery { thread: Some(name.clone()), ..query_everything("heron") },
+        RecallQuery { scope: RecallScope::Everything, ..query_thread(MessageFilter::Range(1, 2), &name) },
     ] {
-        let error = journal.error(asking, query).await;
+        let error = journal.recall_error(asking, query).await;
         assert!(matches!(error, RecallError::ForeignThread { .. }), "{error:?}");
         assert!(!error.hint().contains(&name));
     }
@@ -115,23 +116,32 @@ async fn k1_nothing_of_another_assistant_is_recalled() {
 
 #[tokio::test]
 async fn m16_a_secret_is_withheld_from_everything_that_is_recalled() {
-    let journal = Journal::new();
-    let [old, asking] = [journal.thread(None).await, journal.thread(None).await];
+    let journal = RecallFixture::new();
+    let [old, asking] = [journal.create_thread(None).await, journal.create_thread(None).await];
     let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
-    journal.say(old, 0, [Message::human(format!("the heron token is {secret}")), Message::ai(secret)]).await;
-    let found = recall(&*journal.store, asking, &everything("heron token")).await.unwrap();
+    journal
+        .append_messages(
+            old,
+            0,
+            [Message::human(format!("the heron token is {secret}")), Message::ai(secret)],
+        )
+        .await;
+    let found = recall(&*journal.store, asking, &query_everything("heron token")).await.unwrap();
     assert!(found.to_text().contains("[redacted]") && !found.to_text().contains("abcdefgh"));
 }
 
 #[tokio::test]
 async fn m11_the_newest_revision_of_a_fact_is_first_across_threads() {
-    let journal = Journal::new();
-    let [one, two, three] =
-        [journal.thread(None).await, journal.thread(None).await, journal.thread(None).await];
-    journal.say(two, 5, [Message::human("The staging port is 9443 now.")]).await;
-    journal.say(one, 1, [Message::human("The staging port is 8443.")]).await;
-    journal.say(three, 9, [Message::human("hello there")]).await;
-    let found = search(&*journal.store, &SearchRequest::of("which port does staging use?")).await.unwrap();
+    let journal = RecallFixture::new();
+    let [one, two, three] = [
+        journal.create_thread(None).await,
+        journal.create_thread(None).await,
+        journal.create_thread(None).await,
+    ];
+    journal.append_messages(two, 5, [Message::human("The staging port is 9443 now.")]).await;
+    journal.append_messages(one, 1, [Message::human("The staging port is 8443.")]).await;
+    journal.append_messages(three, 9, [Message::human("hello there")]).await;
+    let found = search(&*journal.store, &SearchRequest::new("which port does staging use?")).await.unwrap();
     assert_eq!(found.words, ["port", "staging"]);
     let snippets: Vec<&str> = found.hits.iter().map(|hit| &*hit.snippet).collect();
     let expected = [
@@ -139,40 +149,41 @@ async fn m11_the_newest_revision_of_a_fact_is_first_across_threads() {
         "The \u{2}staging\u{3} \u{2}port\u{3} is 8443.",
     ];
     assert_eq!(snippets, expected);
-    let recalled = recall(&*journal.store, three, &everything("staging port")).await.unwrap();
+    let recalled = recall(&*journal.store, three, &query_everything("staging port")).await.unwrap();
     assert_eq!(recalled.excerpts[0][0].text, "The staging port is 9443 now.");
 }
 
 #[tokio::test]
 async fn f9_turns_that_memory_archived_are_recalled_in_their_own_thread() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
     let turns =
         [Message::human("the heron nests in Fjord 7"), Message::ai("Noted."), Message::human("Go on.")];
-    journal.say(thread_id, 0, turns).await;
+    journal.append_messages(thread_id, 0, turns).await;
     archive(&journal, thread_id, 2, "A heron was noted.").await;
-    journal.say(thread_id, 1, [Message::human("Where does the heron nest?")]).await;
-    let (_, text) = journal.call(thread_id, json!({"query": "Where does the heron nest?"})).await;
+    journal.append_messages(thread_id, 1, [Message::human("Where does the heron nest?")]).await;
+    let (_, text) = journal.call_tool(thread_id, json!({"query": "Where does the heron nest?"})).await;
     assert!(text.contains("Fjord 7") && !text.contains("Where does"), "{text}");
-    let (_, range) = journal.call(thread_id, json!({"from_seq": 1, "to_seq": 2})).await;
+    let (_, range) = journal.call_tool(thread_id, json!({"from_seq": 1, "to_seq": 2})).await;
     assert!(range.contains("Fjord 7") && range.contains("Noted."), "{range}");
     // Numbers without a thread are those of the summary in sight: once memory has turns of a child, its own.
-    let child = journal.child(thread_id).await;
-    journal.say(child, 2, [Message::human("an egret"), Message::ai("seen")]).await;
-    let (_, parents) = journal.call(child, json!({"from_seq": 1})).await;
+    let child = journal.create_child_thread(thread_id).await;
+    journal.append_messages(child, 2, [Message::human("an egret"), Message::ai("seen")]).await;
+    let (_, parents) = journal.call_tool(child, json!({"from_seq": 1})).await;
     assert!(parents.contains("Fjord 7"), "{parents}");
 }
 
 #[tokio::test]
 async fn a_hit_shows_what_was_said_beside_it_and_by_whom() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(Some((ThreadId::generate(), ParentKind::Subagent))).await;
-    let said = [Message::human("first"), result("execute", "a grey heron"), Message::ai("last")];
-    journal.say(thread_id, 0, said).await;
-    let fork = journal.fork(thread_id, None).await;
-    let found = search(&*journal.store, &SearchRequest::of("heron")).await.unwrap();
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(Some((ThreadId::generate(), ParentKind::Subagent))).await;
+    let said = [Message::human("first"), tool_result("execute", "a grey heron"), Message::ai("last")];
+    journal.append_messages(thread_id, 0, said).await;
+    let fork = journal.fork_thread(thread_id, None).await;
+    let found = search(&*journal.store, &SearchRequest::new("heron")).await.unwrap();
     assert_eq!(found.hits.len(), 1, "what a fork copied is found once");
-    let memory::Found::Message { thread_id: found_in, seq, speaker, before, after } = &found.hits[0].found
+    let memory::SearchHitSource::Message { thread_id: found_in, seq, speaker, before, after } =
+        &found.hits[0].source
     else {
         panic!("a message")
     };
@@ -181,52 +192,52 @@ async fn a_hit_shows_what_was_said_beside_it_and_by_whom() {
     let (before, after) = (before.as_ref().unwrap(), after.as_ref().unwrap());
     assert_eq!((before.seq, &before.speaker, &*before.text), (1, &Speaker::User, "first"));
     assert_eq!((after.seq, &after.speaker, &*after.text), (3, &Speaker::Assistant, "last"));
-    assert!(matches!(search(&*journal.store, &SearchRequest::of(" ?! ")).await, Err(RecallError::NoWords)));
+    assert!(matches!(search(&*journal.store, &SearchRequest::new(" ?! ")).await, Err(RecallError::NoWords)));
     for limit in [0, journal::PAGE_ROWS_MAX + 1, usize::MAX] {
-        let refused = search(&*journal.store, &SearchRequest { limit, ..SearchRequest::of("heron") }).await;
-        assert!(matches!(refused, Err(RecallError::Limit { limit: told }) if told == limit), "{limit}");
+        let refused = search(&*journal.store, &SearchRequest { limit, ..SearchRequest::new("heron") }).await;
+        assert!(matches!(refused, Err(RecallError::BadLimit { limit: told }) if told == limit), "{limit}");
     }
 }
 
 #[tokio::test]
 async fn forks_and_answers_of_recalls_take_no_place_of_what_was_said() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
     let said = (0..30).map(|number| Message::human(format!("the heron {number}")));
-    journal.say(thread_id, 0, said).await;
+    journal.append_messages(thread_id, 0, said).await;
     for _ in 0..10 {
-        journal.fork(thread_id, None).await;
+        journal.fork_thread(thread_id, None).await;
     }
-    let echoing = journal.thread(None).await;
-    let echoes = (0..60).map(|number| result("recall", &format!("heron {number}")));
-    journal.say(echoing, 1, echoes).await;
-    let found = search(&*journal.store, &SearchRequest::of("heron")).await.unwrap();
+    let echoing = journal.create_thread(None).await;
+    let echoes = (0..60).map(|number| tool_result("recall", &format!("heron {number}")));
+    journal.append_messages(echoing, 1, echoes).await;
+    let found = search(&*journal.store, &SearchRequest::new("heron")).await.unwrap();
     let mut seqs: Vec<u64> = found
         .hits
         .iter()
-        .filter_map(|hit| match hit.found {
-            memory::Found::Message { seq, .. } => Some(seq),
+        .filter_map(|hit| match hit.source {
+            memory::SearchHitSource::Message { seq, .. } => Some(seq),
             _ => None,
         })
         .collect();
     seqs.sort_unstable();
     seqs.dedup();
     assert_eq!(seqs.len(), 10, "each another one: {found:?}");
-    let asking = journal.thread(None).await;
-    let recalled = recall(&*journal.store, asking, &everything("heron")).await.unwrap();
+    let asking = journal.create_thread(None).await;
+    let recalled = recall(&*journal.store, asking, &query_everything("heron")).await.unwrap();
     let matches = recalled.excerpts.iter().flatten().filter(|one| one.is_match).count();
     assert_eq!((matches, recalled.threads), (12, vec![thread_id]));
 }
 
 #[tokio::test]
 async fn what_a_fork_copied_and_has_in_sight_is_not_recalled() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
     let said =
         [Message::human("the heron nests"), Message::ai("Yes."), Message::human("where is the heron?")];
-    journal.say(thread_id, 0, said).await;
-    let fork = journal.fork(thread_id, None).await;
-    let query = RecallQuery { before: Some(3), ..everything("where is the heron?") };
+    journal.append_messages(thread_id, 0, said).await;
+    let fork = journal.fork_thread(thread_id, None).await;
+    let query = RecallQuery { visible_from: Some(3), ..query_everything("where is the heron?") };
     let recalled = recall(&*journal.store, fork, &query).await.unwrap();
     assert!(recalled.to_text().contains("the heron nests"));
     assert!(!recalled.to_text().contains("where is the heron?"), "{}", recalled.to_text());
@@ -234,49 +245,50 @@ async fn what_a_fork_copied_and_has_in_sight_is_not_recalled() {
 
 #[tokio::test]
 async fn a_sub_agent_recalls_nothing_of_other_conversations() {
-    let journal = Journal::new();
-    let [main, other] = [journal.thread(None).await, journal.thread(None).await];
-    journal.say(main, 0, [Message::human("the heron nests in Fjord 7")]).await;
-    journal.say(other, 0, [Message::human("the heron nests in Fjord 8")]).await;
-    let subagent = journal.thread(Some((main, ParentKind::Subagent))).await;
-    journal.say(subagent, 1, [Message::human("look after the heron"), Message::ai("How?")]).await;
-    let fork = journal.fork(subagent, None).await;
+    let journal = RecallFixture::new();
+    let [main, other] = [journal.create_thread(None).await, journal.create_thread(None).await];
+    journal.append_messages(main, 0, [Message::human("the heron nests in Fjord 7")]).await;
+    journal.append_messages(other, 0, [Message::human("the heron nests in Fjord 8")]).await;
+    let subagent = journal.create_thread(Some((main, ParentKind::Subagent))).await;
+    journal.append_messages(subagent, 1, [Message::human("look after the heron"), Message::ai("How?")]).await;
+    let fork = journal.fork_thread(subagent, None).await;
     for asking in [subagent, fork] {
         for foreign in [main, other] {
             let (status, text) =
-                journal.call(asking, json!({"thread": foreign.to_string(), "from_seq": 1})).await;
+                journal.call_tool(asking, json!({"thread": foreign.to_string(), "from_seq": 1})).await;
             assert_eq!(status, ToolStatus::Error);
             assert!(text.contains("did not come from it") && !text.contains("Fjord"), "{text}");
         }
-        let (status, text) = journal.call(asking, json!({"query": "heron", "scope": "everything"})).await;
+        let (status, text) =
+            journal.call_tool(asking, json!({"query": "heron", "scope": "everything"})).await;
         assert_eq!(status, ToolStatus::Error);
         assert!(text.contains("a sub-agent sees its own conversation alone"), "{text}");
-        let (_, own) = journal.call(asking, json!({"from_seq": 1})).await;
+        let (_, own) = journal.call_tool(asking, json!({"from_seq": 1})).await;
         assert!(own.contains("look after the heron"), "{own}");
     }
 }
 
 #[tokio::test]
 async fn m16_a_secret_that_a_passage_would_cut_is_withheld_from_a_note() {
-    let journal = Journal::new();
-    let [old, asking] = [journal.thread(None).await, journal.thread(None).await];
-    journal.say(old, 0, [Message::human("a bird")]).await;
+    let journal = RecallFixture::new();
+    let [old, asking] = [journal.create_thread(None).await, journal.create_thread(None).await];
+    journal.append_messages(old, 0, [Message::human("a bird")]).await;
     let key = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB ".repeat(30);
     let secret =
         format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{key}heron {key}\n-----END OPENSSH PRIVATE KEY-----");
     archive(&journal, old, 1, &format!("They saw a heron. {secret}")).await;
-    let found = recall(&*journal.store, asking, &everything("heron")).await.unwrap();
+    let found = recall(&*journal.store, asking, &query_everything("heron")).await.unwrap();
     assert_eq!(found.notes.len(), 1);
     assert!(!found.to_text().contains("b3BlbnNz"), "{}", found.to_text());
 }
 
 #[tokio::test]
 async fn a_handoff_is_told_with_its_threads() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
-    journal.say(parent, 0, [Message::human("look after them")]).await;
-    let child = journal.child(parent).await;
-    let found = recall(&*journal.store, child, &everything("herons")).await.unwrap();
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
+    journal.append_messages(parent, 0, [Message::human("look after them")]).await;
+    let child = journal.create_child_thread(parent).await;
+    let found = recall(&*journal.store, child, &query_everything("herons")).await.unwrap();
     let source = NoteSource::Handoff { parent_thread_id: parent, child_thread_id: child };
     assert_eq!(found.notes.iter().map(|note| note.source).collect::<Vec<_>>(), [source]);
     assert!(found.to_text().contains("[handoff from thread"), "{}", found.to_text());
@@ -284,10 +296,10 @@ async fn a_handoff_is_told_with_its_threads() {
 
 #[tokio::test]
 async fn a_quoted_text_is_found_as_it_stands() {
-    let journal = Journal::new();
-    let thread_id = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let thread_id = journal.create_thread(None).await;
     let said = ["the grey heron", "a heron, and it was grey", "Grey heron!"].map(Message::human);
-    journal.say(thread_id, 0, said).await;
+    journal.append_messages(thread_id, 0, said).await;
     for (text, expected) in [
         ("\"grey heron\"", vec![1, 3]),
         ("grey heron", vec![1, 2, 3]),
@@ -295,12 +307,12 @@ async fn a_quoted_text_is_found_as_it_stands() {
         ("\"grey\" \"heron\"", vec![1, 2, 3]),
         ("\"grey", vec![1, 2, 3]),
     ] {
-        let found = search(&*journal.store, &SearchRequest::of(text)).await.unwrap();
+        let found = search(&*journal.store, &SearchRequest::new(text)).await.unwrap();
         let mut seqs: Vec<u64> = found
             .hits
             .iter()
-            .map(|hit| match hit.found {
-                memory::Found::Message { seq, .. } => seq,
+            .map(|hit| match hit.source {
+                memory::SearchHitSource::Message { seq, .. } => seq,
                 _ => 0,
             })
             .collect();

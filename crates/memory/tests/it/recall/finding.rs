@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use journal::Write;
-use memory::{RECALL_TOKENS_MAX, RecallError, RecallQuery, Rest, Speaker, Wanted, recall};
+use memory::{MessageFilter, RECALL_TOKENS_MAX, RecallError, RecallQuery, Remaining, Speaker, recall};
 use model::tokens;
 use protocol::{Message, Seq, ToolStatus};
 use serde_json::json;
 
-use super::{Journal, holding, of_thread, result};
+use super::{RecallFixture, messages_with, query_thread, tool_result};
 
 /// What an agent and a person say all day, none of it twice.
 fn filler(number: usize) -> Message {
@@ -33,7 +33,7 @@ fn filler(number: usize) -> Message {
     match number % 3 {
         0 => Message::human(text),
         1 => Message::ai(text),
-        _ => result("execute", &text),
+        _ => tool_result("execute", &text),
     }
 }
 
@@ -66,17 +66,17 @@ const FACTS: [(&str, &str, &str); 10] = [
 #[tokio::test]
 async fn m11_a_fact_at_any_decile_of_a_long_parent_is_found_by_a_natural_question() {
     const MESSAGES: usize = 10_000;
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
     let planted = |number: usize| {
         let decile = (number % (MESSAGES / 10) == MESSAGES / 20).then_some(number / (MESSAGES / 10));
         decile.map_or_else(|| filler(number), |decile| Message::ai(FACTS[decile].0))
     };
-    journal.say(parent, 0, (0..MESSAGES).map(planted)).await;
-    let child = journal.child(parent).await;
-    journal.say(child, 9, [Message::human("Go on."), Message::ai("Working.")]).await;
+    journal.append_messages(parent, 0, (0..MESSAGES).map(planted)).await;
+    let child = journal.create_child_thread(parent).await;
+    journal.append_messages(child, 9, [Message::human("Go on."), Message::ai("Working.")]).await;
     for (decile, (fact, question, answer)) in FACTS.into_iter().enumerate() {
-        let found = journal.words(child, question).await;
+        let found = journal.recall_words(child, question).await;
         let first = found.excerpts[0].iter().find(|one| one.text.contains(answer));
         let seq = (decile * MESSAGES / 10 + MESSAGES / 20 + 1) as Seq;
         assert_eq!(
@@ -84,7 +84,7 @@ async fn m11_a_fact_at_any_decile_of_a_long_parent_is_found_by_a_natural_questio
             Some((parent, seq, fact)),
             "{question}"
         );
-        let (status, text) = journal.call(child, json!({"query": question})).await;
+        let (status, text) = journal.call_tool(child, json!({"query": question})).await;
         assert_eq!(status, ToolStatus::Success);
         assert!(text.contains(answer) && tokens::fits(&text, RECALL_TOKENS_MAX), "{text}");
     }
@@ -119,15 +119,15 @@ async fn m11_a_superseded_fact_gives_the_newer_one_first() {
             "300",
         ),
     ] {
-        let journal = Journal::new();
-        let parent = journal.thread(None).await;
-        journal.say(parent, 0, (0..300).map(filler)).await;
-        journal.say(parent, 1, [Message::human(old)]).await;
-        journal.say(parent, 2, (300..600).map(filler)).await;
-        journal.say(parent, 3, [Message::human(new)]).await;
-        journal.say(parent, 4, (600..900).map(filler)).await;
-        let child = journal.child(parent).await;
-        let found = journal.words(child, question).await;
+        let journal = RecallFixture::new();
+        let parent = journal.create_thread(None).await;
+        journal.append_messages(parent, 0, (0..300).map(filler)).await;
+        journal.append_messages(parent, 1, [Message::human(old)]).await;
+        journal.append_messages(parent, 2, (300..600).map(filler)).await;
+        journal.append_messages(parent, 3, [Message::human(new)]).await;
+        journal.append_messages(parent, 4, (600..900).map(filler)).await;
+        let child = journal.create_child_thread(parent).await;
+        let found = journal.recall_words(child, question).await;
         let place = |said: &str| {
             found.excerpts.iter().position(|passages| passages.iter().any(|one| one.text == said))
         };
@@ -135,82 +135,82 @@ async fn m11_a_superseded_fact_gives_the_newer_one_first() {
         assert_ne!(place(old), Some(0), "{question}");
         assert!(found.to_text().contains(answer), "{question}");
         // Said again in the child, it is newer still.
-        journal.say(child, 5, [Message::human(format!("{new} Really."))]).await;
-        let found = journal.words(child, question).await;
+        journal.append_messages(child, 5, [Message::human(format!("{new} Really."))]).await;
+        let found = journal.recall_words(child, question).await;
         assert!(found.excerpts[0].iter().any(|one| one.thread_id == child), "{question}");
     }
 }
 
 #[tokio::test]
 async fn what_was_taken_back_is_never_found() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
     let lines = ["the heron is grey", "the heron is blue", "the heron is red"].map(Message::human);
-    journal.say(parent, 0, lines).await;
+    journal.append_messages(parent, 0, lines).await;
     journal.commit(vec![Write::Rewind { thread_id: parent, keep_seq: 1, at: Timestamp::UNIX_EPOCH }]).await;
-    journal.say(parent, 1, [Message::human("something else")]).await;
-    let child = journal.child(parent).await;
-    let found = journal.words(child, "heron").await;
-    assert_eq!(holding(&found, "heron"), [(1, "the heron is grey".to_owned())]);
-    assert_eq!(holding(&found, "something").len(), 1, "its neighbour is what follows visibly");
-    let read = journal.range(child, 1, 9).await;
+    journal.append_messages(parent, 1, [Message::human("something else")]).await;
+    let child = journal.create_child_thread(parent).await;
+    let found = journal.recall_words(child, "heron").await;
+    assert_eq!(messages_with(&found, "heron"), [(1, "the heron is grey".to_owned())]);
+    assert_eq!(messages_with(&found, "something").len(), 1, "its neighbour is what follows visibly");
+    let read = journal.recall_range(child, 1, 9).await;
     assert_eq!(read.excerpts[0].iter().map(|one| one.seq).collect::<Vec<_>>(), [1, 4]);
 }
 
 #[tokio::test]
 async fn a_range_is_read_in_order_and_says_where_to_go_on() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
     let long = "word ".repeat(600);
     let messages = [
         Message::human("first"),
         Message::ai(&*long),
-        result("execute", &long),
+        tool_result("execute", &long),
         Message::human("fourth"),
         Message::ai("w".repeat(50_000)),
         Message::human("last\nline"),
     ];
-    journal.say(parent, 0, messages).await;
-    let child = journal.child(parent).await;
-    journal.say(child, 1, [Message::human("own")]).await;
+    journal.append_messages(parent, 0, messages).await;
+    let child = journal.create_child_thread(parent).await;
+    journal.append_messages(child, 1, [Message::human("own")]).await;
     // The numbers of a child are those of the thread its summary was made from.
     let mut seen = Vec::new();
     let mut from = 1;
     loop {
-        let read = journal.range(child, from, 6).await;
+        let read = journal.recall_range(child, from, 6).await;
         assert_eq!(read.threads, [parent]);
         seen.extend(read.excerpts.concat().iter().map(|one| (one.seq, one.text.chars().count())));
-        match read.rest {
-            Rest::Range { next_seq: Some(next) } => from = next,
-            Rest::Range { next_seq: None } => break,
-            Rest::Messages(_) => unreachable!("a range was read"),
+        match read.remaining {
+            Remaining::Range { next_seq: Some(next) } => from = next,
+            Remaining::Range { next_seq: None } => break,
+            Remaining::Messages(_) => unreachable!("a range was read"),
         }
     }
     let places: Vec<Seq> = seen.iter().map(|(seq, _)| *seq).collect();
     assert_eq!(places, [1, 2, 3, 4, 5, 6]);
     assert_eq!((seen[1].1, seen[5].1), (long.trim().len(), 9));
     assert!(seen[4].1 > 4_000, "what is too long is cut, not left out");
-    let own = of_thread(Wanted::Range(1, 9), &child.to_string());
+    let own = query_thread(MessageFilter::Range(1, 9), &child.to_string());
     let own = recall(&*journal.store, child, &own).await.unwrap();
     assert_eq!(own.excerpts.concat().iter().map(|one| &*one.text).collect::<Vec<_>>(), ["own"]);
-    assert_eq!(journal.range(child, 7, u64::MAX).await.excerpts, Vec::<Vec<_>>::new());
-    assert_eq!(journal.range(child, 0, 1).await.excerpts.concat().len(), 1);
-    let empty = journal.error(child, RecallQuery::of(Wanted::Range(3, 2))).await;
+    assert_eq!(journal.recall_range(child, 7, u64::MAX).await.excerpts, Vec::<Vec<_>>::new());
+    assert_eq!(journal.recall_range(child, 0, 1).await.excerpts.concat().len(), 1);
+    let empty = journal.recall_error(child, RecallQuery::new(MessageFilter::Range(3, 2))).await;
     assert!(matches!(empty, RecallError::EmptyRange { from: 3, to: 2 }));
 }
 
 #[tokio::test]
 async fn what_stands_next_to_a_match_comes_with_it() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
     let lines = [
         Message::ai("Shall I go on?"),
         Message::human("What is the heron called?"),
         Message::ai("Fjord."),
         Message::human("Thanks."),
     ];
-    journal.say(parent, 0, lines).await;
-    let found = journal.words(parent, "heron").await;
+    journal.append_messages(parent, 0, lines).await;
+    let found = journal.recall_words(parent, "heron").await;
     let texts: Vec<&str> = found.excerpts[0].iter().map(|one| &*one.text).collect();
     assert_eq!(texts, ["Shall I go on?", "What is the heron called?", "Fjord."]);
     assert_eq!(found.excerpts[0][0].speaker, Speaker::Assistant);

@@ -2,33 +2,34 @@
 
 use jiff::Timestamp;
 use journal::Write;
-use memory::{Recall, RecallError, RecallQuery, Rest, Wanted, recall};
+use memory::{MessageFilter, RecallError, RecallQuery, RecallResult, Remaining, recall};
 use protocol::{AssistantId, EventType, HandoffId, Message, ParentKind, Seq, Thread, ThreadId};
 
-use super::{Journal, of_thread, words};
+use super::{RecallFixture, query_thread, words_filter};
 
 #[tokio::test]
 async fn b17_only_the_lineage_is_looked_through() {
-    let journal = Journal::new();
-    let say = async |thread_id, line: &str| journal.say(thread_id, 0, [Message::human(line)]).await;
-    let [grandparent, stranger] = [journal.thread(None).await, journal.thread(None).await];
+    let journal = RecallFixture::new();
+    let say =
+        async |thread_id, line: &str| journal.append_messages(thread_id, 0, [Message::human(line)]).await;
+    let [grandparent, stranger] = [journal.create_thread(None).await, journal.create_thread(None).await];
     let other = ThreadId::generate();
     let foreign = Thread::blank(other, "other".parse().unwrap(), Timestamp::UNIX_EPOCH);
     journal.commit(vec![Write::CreateThread(foreign)]).await;
     say(grandparent, "heron one").await;
     say(stranger, "heron five").await;
-    let parent = journal.child(grandparent).await;
+    let parent = journal.create_child_thread(grandparent).await;
     say(parent, "heron two").await;
-    let child = journal.child(parent).await;
-    let sibling = journal.child(parent).await;
+    let child = journal.create_child_thread(parent).await;
+    let sibling = journal.create_child_thread(parent).await;
     say(child, "heron three").await;
     say(sibling, "heron four").await;
-    let threads = |found: &Recall| {
+    let threads = |found: &RecallResult| {
         let mut threads: Vec<ThreadId> = found.excerpts.iter().flatten().map(|one| one.thread_id).collect();
         threads.sort_unstable();
         threads
     };
-    let found = journal.words(child, "heron").await;
+    let found = journal.recall_words(child, "heron").await;
     assert_eq!(found.threads, [child, parent, grandparent]);
     assert_eq!(threads(&found), [grandparent, parent, child]);
     assert_eq!(found.excerpts[0][0].thread_id, child, "of equally old ones the nearest is first");
@@ -37,19 +38,20 @@ async fn b17_only_the_lineage_is_looked_through() {
         (grandparent.to_string()[..34].to_uppercase(), grandparent),
         (child.uuid().simple().to_string(), child),
     ] {
-        let found = recall(&*journal.store, child, &of_thread(words("heron"), &name)).await.unwrap();
+        let found =
+            recall(&*journal.store, child, &query_thread(words_filter("heron"), &name)).await.unwrap();
         assert_eq!(threads(&found), [expected], "{name}");
     }
     for own in [stranger, sibling] {
-        let error = journal.error(child, of_thread(words("heron"), &own.to_string())).await;
+        let error = journal.recall_error(child, query_thread(words_filter("heron"), &own.to_string())).await;
         assert!(matches!(&error, RecallError::ForeignThread { .. }), "{error:?}");
-        let range = of_thread(Wanted::Range(1, 2), &own.to_string());
+        let range = query_thread(MessageFilter::Range(1, 2), &own.to_string());
         let read = recall(&*journal.store, child, &range).await.unwrap();
         assert_eq!(read.threads, [own], "any thread of the assistant can be read by its numbers");
     }
     for foreign in [other.to_string(), "nonsense".to_owned(), " ".to_owned()] {
-        for wanted in [words("heron"), Wanted::Range(1, 2)] {
-            let error = journal.error(child, of_thread(wanted, &foreign)).await;
+        for wanted in [words_filter("heron"), MessageFilter::Range(1, 2)] {
+            let error = journal.recall_error(child, query_thread(wanted, &foreign)).await;
             assert!(
                 matches!(&error, RecallError::ForeignThread { lineage, .. } if lineage.len() == 3),
                 "{error:?}"
@@ -57,17 +59,17 @@ async fn b17_only_the_lineage_is_looked_through() {
             assert!(!error.hint().contains(&stranger.to_string()));
         }
     }
-    let ambiguous = journal.error(child, of_thread(words("heron"), "0")).await;
+    let ambiguous = journal.recall_error(child, query_thread(words_filter("heron"), "0")).await;
     assert!(matches!(ambiguous, RecallError::AmbiguousThread { .. }), "{ambiguous:?}");
 }
 
 #[tokio::test]
 async fn b17_a_lineage_that_is_no_chain_fails_closed() {
-    let journal = Journal::new();
+    let journal = RecallFixture::new();
     let (one, two) = (ThreadId::generate(), ThreadId::generate());
     let gone = ThreadId::generate();
-    let orphan = journal.thread(Some((gone, ParentKind::Handoff))).await;
-    let stray = journal.thread(Some((journal.thread(None).await, ParentKind::Handoff))).await;
+    let orphan = journal.create_thread(Some((gone, ParentKind::Handoff))).await;
+    let stray = journal.create_thread(Some((journal.create_thread(None).await, ParentKind::Handoff))).await;
     for (thread_id, parent_id) in [(one, two), (two, one)] {
         let blank = Thread::blank(thread_id, AssistantId::default(), Timestamp::UNIX_EPOCH);
         let thread = Thread { parent_id: Some(parent_id), parent_kind: Some(ParentKind::Handoff), ..blank };
@@ -79,50 +81,52 @@ async fn b17_a_lineage_that_is_no_chain_fails_closed() {
     for (thread_id, is_expected) in [
         (one, (|error| matches!(error, RecallError::Cycle { .. })) as fn(&RecallError) -> bool),
         (selfish, |error| matches!(error, RecallError::Cycle { .. })),
-        (orphan, |error| matches!(error, RecallError::ParentGone { .. })),
+        (orphan, |error| matches!(error, RecallError::ParentMissing { .. })),
         (gone, |error| matches!(error, RecallError::UnknownThread { .. })),
         (stray, |error| matches!(error, RecallError::BranchUnknown { .. })),
     ] {
-        for wanted in [words("heron"), Wanted::Range(1, 2)] {
-            let error = journal.error(thread_id, RecallQuery::of(wanted)).await;
+        for wanted in [words_filter("heron"), MessageFilter::Range(1, 2)] {
+            let error = journal.recall_error(thread_id, RecallQuery::new(wanted)).await;
             assert!(is_expected(&error), "{error:?}");
         }
     }
     // What a thread holds itself it may always read, as the error says.
-    journal.say(orphan, 0, [Message::human("heron")]).await;
-    let own = recall(&*journal.store, orphan, &of_thread(words("heron"), &orphan.to_string())).await.unwrap();
+    journal.append_messages(orphan, 0, [Message::human("heron")]).await;
+    let own = recall(&*journal.store, orphan, &query_thread(words_filter("heron"), &orphan.to_string()))
+        .await
+        .unwrap();
     assert_eq!(own.threads, [orphan]);
     assert_eq!(own.excerpts.len(), 1);
 }
 
 #[tokio::test]
 async fn b17_a_long_lineage_is_looked_through_up_to_its_bound() {
-    let journal = Journal::new();
-    let mut thread_id = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let mut thread_id = journal.create_thread(None).await;
     for number in 0..70 {
-        journal.say(thread_id, number, [Message::human(format!("heron {number}"))]).await;
-        thread_id = journal.child(thread_id).await;
+        journal.append_messages(thread_id, number, [Message::human(format!("heron {number}"))]).await;
+        thread_id = journal.create_child_thread(thread_id).await;
     }
-    let query = RecallQuery { tokens_max: 100_000, ..RecallQuery::of(words("heron")) };
+    let query = RecallQuery { tokens_max: 100_000, ..RecallQuery::new(words_filter("heron")) };
     let found = recall(&*journal.store, thread_id, &query).await.unwrap();
     assert_eq!(found.threads.len(), 64);
     assert_eq!(found.excerpts[0][0].text, "heron 69");
-    assert_eq!(found.rest, Rest::Messages(63 - found.excerpts.len() as u64));
-    assert!(found.to_text().contains("At least 51 more messages"), "{:?}", found.rest);
+    assert_eq!(found.remaining, Remaining::Messages(63 - found.excerpts.len() as u64));
+    assert!(found.to_text().contains("At least 51 more messages"), "{:?}", found.remaining);
 }
 
 #[tokio::test]
 async fn a_sub_agent_has_no_lineage_but_itself() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
-    journal.say(parent, 0, [Message::human("the heron"), Message::ai("a grey heron")]).await;
-    let subagent = journal.thread(Some((parent, ParentKind::Subagent))).await;
-    assert_eq!(journal.words(subagent, "heron").await.excerpts, Vec::<Vec<_>>::new());
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
+    journal.append_messages(parent, 0, [Message::human("the heron"), Message::ai("a grey heron")]).await;
+    let subagent = journal.create_thread(Some((parent, ParentKind::Subagent))).await;
+    assert_eq!(journal.recall_words(subagent, "heron").await.excerpts, Vec::<Vec<_>>::new());
 }
 
 /// Returns what is said of herons in the lineage, as it is sorted.
-async fn herons(journal: &Journal, thread_id: ThreadId) -> Vec<String> {
-    let found = journal.words(thread_id, "heron").await;
+async fn recall_herons(journal: &RecallFixture, thread_id: ThreadId) -> Vec<String> {
+    let found = journal.recall_words(thread_id, "heron").await;
     let mut texts: Vec<String> = found.excerpts.into_iter().flatten().map(|one| one.text).collect();
     texts.sort_unstable();
     texts
@@ -130,27 +134,28 @@ async fn herons(journal: &Journal, thread_id: ThreadId) -> Vec<String> {
 
 #[tokio::test]
 async fn b17_what_an_ancestor_said_after_its_handoff_is_not_found() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
-    journal.say(parent, 0, [Message::human("heron 1"), Message::ai("heron 2")]).await;
-    let child = journal.covered(parent, 2).await;
-    journal.note(parent, EventType::HandoffProposed, HandoffId::generate()).await;
-    journal.say(parent, 1, [Message::human("heron 4, while it is reviewed")]).await;
-    journal.note(parent, EventType::HandoffAccepted, HandoffId::generate()).await;
-    journal.accept(parent, child).await;
-    journal.say(parent, 2, [Message::human("heron 7"), Message::ai("heron 8")]).await;
-    journal.say(child, 3, [Message::human("heron of the child")]).await;
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
+    journal.append_messages(parent, 0, [Message::human("heron 1"), Message::ai("heron 2")]).await;
+    let child = journal.create_covered_child(parent, 2).await;
+    journal.append_handoff_event(parent, EventType::HandoffProposed, HandoffId::generate()).await;
+    journal.append_messages(parent, 1, [Message::human("heron 4, while it is reviewed")]).await;
+    journal.append_handoff_event(parent, EventType::HandoffAccepted, HandoffId::generate()).await;
+    journal.accept_handoff(parent, child).await;
+    journal.append_messages(parent, 2, [Message::human("heron 7"), Message::ai("heron 8")]).await;
+    journal.append_messages(child, 3, [Message::human("heron of the child")]).await;
     let expected = ["heron 1", "heron 2", "heron 4, while it is reviewed", "heron of the child"];
-    assert_eq!(herons(&journal, child).await, expected);
+    assert_eq!(recall_herons(&journal, child).await, expected);
     // Nor from further down, nor when what was said then is taken back, the acceptance included.
-    let grandchild = journal.child(child).await;
-    let fork = journal.fork(child, None).await;
+    let grandchild = journal.create_child_thread(child).await;
+    let fork = journal.fork_thread(child, None).await;
     journal.commit(vec![Write::Rewind { thread_id: parent, keep_seq: 4, at: Timestamp::UNIX_EPOCH }]).await;
-    journal.say(parent, 4, [Message::human("heron 9")]).await;
+    journal.append_messages(parent, 4, [Message::human("heron 9")]).await;
     for thread_id in [child, grandchild, fork] {
-        assert_eq!(herons(&journal, thread_id).await, expected);
-        for (prefix, wanted) in [(parent, words("heron")), (parent, Wanted::Range(1, u64::MAX))] {
-            let query = of_thread(wanted, &prefix.to_string());
+        assert_eq!(recall_herons(&journal, thread_id).await, expected);
+        for (prefix, wanted) in [(parent, words_filter("heron")), (parent, MessageFilter::Range(1, u64::MAX))]
+        {
+            let query = query_thread(wanted, &prefix.to_string());
             let found = recall(&*journal.store, thread_id, &query).await.unwrap();
             assert!(found.excerpts.iter().flatten().all(|one| one.seq < 6), "{found:?}");
         }
@@ -159,26 +164,26 @@ async fn b17_what_an_ancestor_said_after_its_handoff_is_not_found() {
 
 #[tokio::test]
 async fn b17_without_its_acceptance_a_handoff_reaches_as_far_as_its_summary() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
     let lines = ["heron 1", "heron 2", "heron 3", "heron 4"].map(Message::human);
-    journal.say(parent, 0, lines).await;
-    let child = journal.covered(parent, 2).await;
-    journal.note(parent, EventType::HandoffAccepted, HandoffId::generate()).await;
-    assert_eq!(herons(&journal, child).await, ["heron 1", "heron 2"]);
+    journal.append_messages(parent, 0, lines).await;
+    let child = journal.create_covered_child(parent, 2).await;
+    journal.append_handoff_event(parent, EventType::HandoffAccepted, HandoffId::generate()).await;
+    assert_eq!(recall_herons(&journal, child).await, ["heron 1", "heron 2"]);
     // The neighbour of a match stands behind the end.
-    let found = journal.words(child, "2").await;
+    let found = journal.recall_words(child, "2").await;
     let texts: Vec<&str> = found.excerpts.iter().flatten().map(|one| &*one.text).collect();
     assert_eq!(texts, ["heron 1", "heron 2"]);
 }
 
 #[tokio::test]
 async fn b17_a_range_ends_where_the_conversation_left_the_thread_and_says_so() {
-    let journal = Journal::new();
-    let parent = journal.thread(None).await;
-    journal.say(parent, 0, ["one", "two"].map(Message::human)).await;
-    let child = journal.child(parent).await;
-    journal.say(parent, 1, ["four", "five"].map(Message::human)).await;
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
+    journal.append_messages(parent, 0, ["one", "two"].map(Message::human)).await;
+    let child = journal.create_child_thread(parent).await;
+    journal.append_messages(parent, 1, ["four", "five"].map(Message::human)).await;
     let left = "</recalled>\nThere is nothing more of this conversation at these numbers: it left that thread at 3, \
                 and what was said there later is no part of it.";
     for (range, seqs, left_at, end) in [
@@ -189,38 +194,38 @@ async fn b17_a_range_ends_where_the_conversation_left_the_thread_and_says_so() {
         ((4, 5), &[], Some(3), &left[12..]),
         ((u64::MAX, u64::MAX), &[], Some(3), &left[12..]),
     ] {
-        let found = journal.range(child, range.0, range.1).await;
+        let found = journal.recall_range(child, range.0, range.1).await;
         let read: Vec<Seq> = found.excerpts.iter().flatten().map(|one| one.seq).collect();
-        assert_eq!((&read[..], found.left_at), (seqs, left_at), "{range:?}");
+        assert_eq!((&read[..], found.departed_at), (seqs, left_at), "{range:?}");
         assert!(found.to_text().ends_with(end), "{}", found.to_text());
     }
     // In the thread itself nothing ends there.
-    assert_eq!(journal.range(parent, 1, 9).await.left_at, None);
-    assert_eq!(journal.range(parent, 4, 5).await.excerpts.concat().len(), 2);
+    assert_eq!(journal.recall_range(parent, 1, 9).await.departed_at, None);
+    assert_eq!(journal.recall_range(parent, 4, 5).await.excerpts.concat().len(), 2);
 }
 
 #[tokio::test]
 async fn b12_a_fork_finds_what_it_copied_once_and_nothing_its_source_said_later() {
-    let journal = Journal::new();
-    let origin = journal.thread(None).await;
-    journal.say(origin, 0, [Message::human("heron of the origin")]).await;
-    let parent = journal.child(origin).await;
+    let journal = RecallFixture::new();
+    let origin = journal.create_thread(None).await;
+    journal.append_messages(origin, 0, [Message::human("heron of the origin")]).await;
+    let parent = journal.create_child_thread(origin).await;
     let lines = ["heron 1", "heron 2", "heron 3", "heron 4"].map(Message::human);
-    journal.say(parent, 1, lines).await;
-    let fork = journal.fork(parent, Some(3)).await;
-    journal.say(parent, 2, [Message::human("heron 5 of the parent")]).await;
-    journal.say(fork, 3, [Message::human("heron 4 of the fork")]).await;
+    journal.append_messages(parent, 1, lines).await;
+    let fork = journal.fork_thread(parent, Some(3)).await;
+    journal.append_messages(parent, 2, [Message::human("heron 5 of the parent")]).await;
+    journal.append_messages(fork, 3, [Message::human("heron 4 of the fork")]).await;
     let expected = ["heron 1", "heron 2", "heron 3", "heron 4 of the fork", "heron of the origin"];
-    assert_eq!(herons(&journal, fork).await, expected);
-    assert_eq!(herons(&journal, journal.fork(fork, None).await).await, expected);
-    assert_eq!(herons(&journal, journal.child(fork).await).await, expected);
+    assert_eq!(recall_herons(&journal, fork).await, expected);
+    assert_eq!(recall_herons(&journal, journal.fork_thread(fork, None).await).await, expected);
+    assert_eq!(recall_herons(&journal, journal.create_child_thread(fork).await).await, expected);
     // The source's places are the fork's.
-    let named = of_thread(Wanted::Range(2, 9), &parent.to_string());
+    let named = query_thread(MessageFilter::Range(2, 9), &parent.to_string());
     let found = recall(&*journal.store, fork, &named).await.unwrap();
     let places: Vec<(ThreadId, &str)> =
         found.excerpts.iter().flatten().map(|one| (one.thread_id, &*one.text)).collect();
     assert_eq!(places, [(fork, "heron 2"), (fork, "heron 3"), (fork, "heron 4 of the fork")]);
     // What it takes back is not found in its source either.
     journal.commit(vec![Write::Rewind { thread_id: fork, keep_seq: 1, at: Timestamp::UNIX_EPOCH }]).await;
-    assert_eq!(herons(&journal, fork).await, ["heron 1", "heron of the origin"]);
+    assert_eq!(recall_herons(&journal, fork).await, ["heron 1", "heron of the origin"]);
 }

@@ -1,22 +1,23 @@
 //! What a small model answers: whatever it is, there is a summary or nothing at all.
 
-use memory::{NoSummary, SummarizationError, TurnWindow};
-use model::NoAnswer;
+use memory::{NoSummaryReason, SummarizationError, TurnWindow};
+use model::UnusableAnswer;
 use protocol::{Event, EventType};
-use test_model::{Fault, Reply, Stop};
+use test_model::{ScriptedFault, ScriptedReply, ScriptedStop};
 
-use super::{Desk, agent};
+use super::{TierFixture, agent_id};
 
-const TALK: [&str; 4] =
+const CONVERSATION: [&str; 4] =
     ["U: Where does the diary go?", "A: Into ~/notes.", "U: Call it diary.md.", "A: Done: ~/notes/diary.md."];
 
 /// What a transfer fails with, and how the answer was described.
-async fn failure(reply: Reply) -> SummarizationError {
-    let desk = Desk::new([reply]);
-    let thread_id = desk.thread().await;
-    desk.say(thread_id, &TALK).await;
+async fn failure(reply: ScriptedReply) -> SummarizationError {
+    let desk = TierFixture::new([reply]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(thread_id, &CONVERSATION).await;
     let (counts, events) = (desk.counts().await, desk.events(thread_id).await);
-    let failed = desk.tiers().transfer(&agent(), &TurnWindow::of([1, 4])).await.unwrap_err();
+    let failed =
+        desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([1, 4])).await.unwrap_err();
     assert_eq!(desk.counts().await, counts, "{failed}");
     // Nothing but what the calls took.
     let (called, others): (Vec<Event>, Vec<Event>) = desk
@@ -25,7 +26,7 @@ async fn failure(reply: Reply) -> SummarizationError {
         .into_iter()
         .partition(|event| event.kind() == Some(EventType::ModelCalled));
     assert_eq!(others, events, "{failed}");
-    assert_eq!(called.len(), desk.server.calls(), "{failed}");
+    assert_eq!(called.len(), desk.server.call_count(), "{failed}");
     assert!(!failed.hint().is_empty());
     failed
 }
@@ -35,31 +36,37 @@ async fn f6_an_answer_that_is_no_summary_is_an_error_and_stores_nothing() {
     let word = format!("They said {}", "unbroken".repeat(400));
     let long = "Each of these sentences says a little of what there was to be said. ".repeat(100);
     for (reply, why) in [
-        (Reply::text(""), "it is empty"),
-        (Reply::text(" \n\t\u{3000}"), "it is empty"),
-        (Reply::text("They chose a").stop(Stop::MaxTokens), "it was cut off"),
-        (Reply::text("They chose a file.").stop(Stop::Refusal), "the model declined to write it"),
-        (Reply::text("I'm sorry, I can't summarise that."), "it is an error or a refusal and no summary"),
-        (Reply::text("API Error: 529 overloaded"), "it is an error or a refusal and no summary"),
-        (Reply::text("- \n- …\n"), "it says nothing"),
-        (Reply::text(word.clone()), "it is too long: 803 tokens where 400 are allowed"),
-        (Reply::text(long.clone()), "it is too long: 1700 tokens where 400 are allowed"),
+        (ScriptedReply::text(""), "it is empty"),
+        (ScriptedReply::text(" \n\t\u{3000}"), "it is empty"),
+        (ScriptedReply::text("They chose a").with_stop(ScriptedStop::MaxTokens), "it was cut off"),
+        (
+            ScriptedReply::text("They chose a file.").with_stop(ScriptedStop::Refusal),
+            "the model declined to write it",
+        ),
+        (
+            ScriptedReply::text("I'm sorry, I can't summarise that."),
+            "it is an error or a refusal and no summary",
+        ),
+        (ScriptedReply::text("API Error: 529 overloaded"), "it is an error or a refusal and no summary"),
+        (ScriptedReply::text("- \n- …\n"), "it says nothing"),
+        (ScriptedReply::text(word.clone()), "it is too long: 803 tokens where 400 are allowed"),
+        (ScriptedReply::text(long.clone()), "it is too long: 1700 tokens where 400 are allowed"),
     ] {
         let told = failure(reply).await;
         assert_eq!(told.to_string(), format!("read the summary of anthropic/small: {why}"));
         assert!(matches!(told, SummarizationError::NoSummary { .. }), "{told:?}");
     }
-    let blank = failure(Reply::text("")).await;
-    let empty = NoSummary::NoAnswer(NoAnswer::Empty);
+    let blank = failure(ScriptedReply::text("")).await;
+    let empty = NoSummaryReason::NoAnswer(UnusableAnswer::Empty);
     assert!(matches!(blank, SummarizationError::NoSummary { why, .. } if why == empty), "{blank:?}");
     for (reply, sort) in [
-        (Reply::text("They").then(Fault::Half), "read the answer"),
-        (Reply::text("They").then(Fault::Cut), "read the answer"),
-        (Reply::text("They").then(Fault::Overloaded), "use anthropic/small"),
-        (Reply::fault(Fault::BrokenJson), "read the answer"),
-        (Reply::fault(Fault::Empty), "read the answer"),
-        (Reply::status(401, "{}"), "use anthropic/small: the provider refused the key (401)"),
-        (Reply::status(500, "{}"), "ask anthropic/small"),
+        (ScriptedReply::text("They").with_fault(ScriptedFault::Half), "read the answer"),
+        (ScriptedReply::text("They").with_fault(ScriptedFault::Cut), "read the answer"),
+        (ScriptedReply::text("They").with_fault(ScriptedFault::Overloaded), "use anthropic/small"),
+        (ScriptedReply::fault(ScriptedFault::BrokenJson), "read the answer"),
+        (ScriptedReply::fault(ScriptedFault::Empty), "read the answer"),
+        (ScriptedReply::status(401, "{}"), "use anthropic/small: the provider refused the key (401)"),
+        (ScriptedReply::status(500, "{}"), "ask anthropic/small"),
     ] {
         let told = failure(reply).await;
         assert!(matches!(told, SummarizationError::Model(_)), "{told:?}");
@@ -70,31 +77,33 @@ async fn f6_an_answer_that_is_no_summary_is_an_error_and_stores_nothing() {
 #[tokio::test]
 async fn f6_a_summary_that_is_a_little_long_ends_with_a_whole_sentence() {
     let sentence = "They named the file diary.md and put it where notes are kept. ";
-    let desk = Desk::new([Reply::text(sentence.repeat(40))]);
-    let thread_id = desk.thread().await;
-    desk.say(thread_id, &TALK).await;
-    let summary = desk.tiers().transfer(&agent(), &TurnWindow::of([1, 4])).await.unwrap().unwrap();
+    let desk = TierFixture::new([ScriptedReply::text(sentence.repeat(40))]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(thread_id, &CONVERSATION).await;
+    let summary =
+        desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([1, 4])).await.unwrap().unwrap();
     let (_, text) = summary.summary_text.split_once('\n').unwrap();
     assert!(text.ends_with("where notes are kept."), "{text}");
-    let tokens = model::tokens::estimate(text);
+    let tokens = model::tokens::estimate_tokens(text);
     assert!((380..=400).contains(&tokens), "{tokens}");
 }
 
 #[tokio::test]
 async fn m16_a_secret_is_neither_shown_to_the_small_model_nor_kept_from_it() {
     let key = "sk-ant-api03-abcdefghijklmnop1234";
-    let desk = Desk::new([Reply::text(format!("They spoke of {key} and of the diary."))]);
-    let thread_id = desk.thread().await;
-    desk.say(
+    let desk = TierFixture::new([ScriptedReply::text(format!("They spoke of {key} and of the diary."))]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(
         thread_id,
         &[&format!("U: The key is {key}, keep it."), "A: Better not: password=hunter2hunter2"],
     )
     .await;
-    let summary = desk.tiers().transfer(&agent(), &TurnWindow::of([1, 2])).await.unwrap().unwrap();
-    let asked = desk.asked().concat();
+    let summary =
+        desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([1, 2])).await.unwrap().unwrap();
+    let asked = desk.model_prompts().concat();
     assert!(!asked.contains(key) && !asked.contains("hunter2") && asked.contains("[redacted]"), "{asked}");
     assert!(!summary.summary_text.contains(key), "{}", summary.summary_text);
-    let archived = desk.archived(thread_id).await;
+    let archived = desk.archived_events(thread_id).await;
     assert_eq!(archived[0].withheld, 4, "two in the turns, one in the answer, one in the thread's name");
     let json = serde_json::to_string(&archived[0]).unwrap();
     assert!(!json.contains(key) && !json.contains("hunter2"), "{json}");
@@ -103,16 +112,21 @@ async fn m16_a_secret_is_neither_shown_to_the_small_model_nor_kept_from_it() {
 #[tokio::test]
 async fn m16_a_secret_is_in_no_extract() {
     let key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
-    let desk = Desk::new([]);
-    let thread_id = desk.thread().await;
+    let desk = TierFixture::new([]);
+    let thread_id = desk.create_thread().await;
     let talk = [
         format!("U: Deploy the harbour with {key}, please."),
         format!("A: I decided to use {key} because it works."),
         "U: And password=hunter2hunter2 for the database?".to_owned(),
     ];
-    desk.say(thread_id, &talk.each_ref().map(String::as_str)).await;
-    let summary = desk.offline().transfer(&agent(), &TurnWindow::of([1, 3])).await.unwrap().unwrap();
+    desk.append_lines(thread_id, &talk.each_ref().map(String::as_str)).await;
+    let summary = desk
+        .offline_summarization()
+        .transfer(&agent_id(), &TurnWindow::from_indexes([1, 3]))
+        .await
+        .unwrap()
+        .unwrap();
     let text = summary.summary_text;
     assert!(!text.contains(key) && !text.contains("hunter2") && text.contains("harbour"), "{text}");
-    assert_eq!(desk.archived(thread_id).await[0].withheld, 4, "one of them in the thread's name");
+    assert_eq!(desk.archived_events(thread_id).await[0].withheld, 4, "one of them in the thread's name");
 }

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use journal::{HealthDepth, Sqlite, Store};
-use memory::{SummarizationHandoff, Tiering};
+use journal::{HealthCheckDepth, SqliteStore, Store};
+use memory::{SummarizationHandoff, SummarizationWorker};
 use protocol::ThreadId;
-use runtime::Frames;
+use runtime::FrameSender;
 use tokio_util::sync::CancellationToken;
 
-use super::{Desk, at};
+use super::{TierFixture, timestamp};
 
 /// How often it is killed.
 const KILLS: u64 = 60;
@@ -26,9 +26,9 @@ const DATABASE: &str = "SEGUE_TEST_DATABASE";
 const THREAD: &str = "SEGUE_TEST_THREADS";
 
 /// Numbers that look random and are the same every time (SplitMix64).
-struct Random(u64);
+struct KillTestRandom(u64);
 
-impl Random {
+impl KillTestRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,16 +37,16 @@ impl Random {
     }
 }
 
-fn desk(database: &Path) -> Desk {
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(database).unwrap());
-    let mut desk = Desk::on(store, []);
+fn open_fixture(database: &Path) -> TierFixture {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(database).unwrap());
+    let mut desk = TierFixture::with_store(store, []);
     desk.settings.short_term_tokens = Some(300);
     desk
 }
 
-fn offline(desk: &Desk) -> Tiering {
-    let tiers: SummarizationHandoff = desk.offline();
-    Tiering { tiers: Arc::new(tiers), ..desk.tiering() }
+fn offline_worker(desk: &TierFixture) -> SummarizationWorker {
+    let tiers: SummarizationHandoff = desk.offline_summarization();
+    SummarizationWorker { summarization: Arc::new(tiers), ..desk.worker() }
 }
 
 #[test]
@@ -55,19 +55,19 @@ fn f8_a_worker_that_is_killed_loses_no_turn_and_tells_none_twice() {
     let database = folder.path().join("segue.db");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let threads: Vec<ThreadId> = runtime.block_on(async {
-        let desk = desk(&database);
+        let desk = open_fixture(&database);
         let mut threads = Vec::new();
         for _ in 0..THREADS {
-            threads.push(desk.thread().await);
+            threads.push(desk.create_thread().await);
         }
         threads
     });
-    let mut random = Random(7);
+    let mut random = KillTestRandom(7);
     for _ in 0..KILLS {
         let (lines, spins) = (random.below(LINES_MAX + 1), random.below(SPINS_MAX));
         work_until_killed(&database, &threads, (lines, spins));
     }
-    runtime.block_on(check(&database, &threads));
+    runtime.block_on(check_summaries(&database, &threads));
 }
 
 fn work_until_killed(database: &Path, threads: &[ThreadId], (lines, spins): (u64, u64)) {
@@ -95,46 +95,49 @@ fn process_that_settles() {
     let threads: Vec<ThreadId> = threads.split(',').map(|id| id.parse().unwrap()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let desk = desk(Path::new(&database));
-        let tiering = offline(&desk);
+        let desk = open_fixture(Path::new(&database));
+        let tiering = offline_worker(&desk);
         for round in 0.. {
             let thread_id = threads[round % threads.len()];
-            talk(&desk, thread_id).await;
+            append_turns(&desk, thread_id).await;
             if round % 4 == 3 {
                 let last = desk.store.thread(thread_id).await.unwrap().unwrap().last_seq;
                 desk.compact(thread_id, last - 4, None).await;
             }
-            tiering.look(thread_id).await.unwrap();
+            tiering.enqueue_if_due(thread_id).await.unwrap();
             if round % 2 == 1 {
-                let settled = tiering.settle(&Frames::default(), &CancellationToken::new()).await.unwrap();
+                let settled = tiering
+                    .summarize_queue(&FrameSender::default(), &CancellationToken::new())
+                    .await
+                    .unwrap();
                 println!("settled {}", settled.len());
             }
         }
     });
 }
 
-async fn talk(desk: &Desk, thread_id: ThreadId) {
+async fn append_turns(desk: &TierFixture, thread_id: ThreadId) {
     for number in 0..3 {
         let asked = format!("U: What of the harbour, the {number}th time that it is asked?");
-        desk.say(thread_id, &[&asked, "A: It is as it was the last time, and nobody minds."]).await;
+        desk.append_lines(thread_id, &[&asked, "A: It is as it was the last time, and nobody minds."]).await;
     }
 }
 
-async fn check(database: &Path, threads: &[ThreadId]) {
-    let desk = desk(database);
-    assert_eq!(desk.store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
-    let tiering = offline(&desk);
+async fn check_summaries(database: &Path, threads: &[ThreadId]) {
+    let desk = open_fixture(database);
+    assert_eq!(desk.store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    let tiering = offline_worker(&desk);
     for thread_id in threads {
-        tiering.look(*thread_id).await.unwrap();
+        tiering.enqueue_if_due(*thread_id).await.unwrap();
     }
-    tiering.settle(&Frames::default(), &CancellationToken::new()).await.unwrap();
-    assert_eq!(desk.queue().await, []);
-    let summaries = desk.tiers().retrieve_recent_summaries(&super::agent(), 5_000).await.unwrap();
+    tiering.summarize_queue(&FrameSender::default(), &CancellationToken::new()).await.unwrap();
+    assert_eq!(desk.queued_items().await, []);
+    let summaries = desk.summarization().retrieve_recent_summaries(&super::agent_id(), 5_000).await.unwrap();
     assert!(summaries.len() > 20, "{}", summaries.len());
     let mut archived_turns = 0;
     for thread_id in threads {
-        let trace = desk.trace(*thread_id).await;
-        let archived = desk.archived(*thread_id).await;
+        let trace = desk.task_trace(*thread_id).await;
+        let archived = desk.archived_events(*thread_id).await;
         for event in &archived {
             let of: Vec<_> = trace.iter().filter(|turn| turn.summary_id == Some(event.summary_id)).collect();
             assert_eq!(of.len() as u64, event.turn_count);
@@ -144,12 +147,12 @@ async fn check(database: &Path, threads: &[ThreadId]) {
         assert!(trace.iter().all(|turn| turn.is_archived == turn.summary_id.is_some()));
         archived_turns += trace.iter().filter(|turn| turn.is_archived).count() as u64;
         // What is sent is what no summary of the budget stands for, and none of it is missing.
-        let context = desk.context(*thread_id).await;
+        let context = desk.context_texts(*thread_id).await;
         let left = trace.iter().filter(|turn| !turn.is_archived).count();
         assert!(left <= context.len() && context.len() <= left + 12, "{left} {}", context.len());
     }
     let counts = desk.counts().await;
     assert_eq!(counts.summarised_turns, archived_turns);
     assert_eq!(counts.summaries as usize, summaries.len());
-    let _ = at(0);
+    let _ = timestamp(0);
 }

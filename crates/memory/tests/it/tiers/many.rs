@@ -8,7 +8,7 @@ use memory::{SummarizationError, TurnWindow};
 use proptest::prelude::*;
 use protocol::{Message, NewEvent, ThreadId};
 
-use super::{Desk, agent, always, at};
+use super::{TierFixture, agent_id, repeated_reply, timestamp};
 
 /// Turns of the agent, over so many threads.
 const TURNS: u64 = 50_000;
@@ -18,24 +18,24 @@ const EVENTS: u64 = 2_500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f6_eight_transfers_at_once_leave_every_one_of_fifty_thousand_turns_in_one_place() {
-    let mut desk = Desk::new([always("A summary of many numbers.")]);
+    let mut desk = TierFixture::new([repeated_reply("A summary of many numbers.")]);
     desk.window = 1_000_000;
-    let threads = filled(&desk).await;
-    let tiers = Arc::new(desk.tiers());
+    let threads = fill_threads(&desk).await;
+    let tiers = Arc::new(desk.summarization());
     // Two over everything, three over thirds that overlap, three of a thread.
     let windows = [
-        TurnWindow::of([1, TURNS]),
-        TurnWindow::of([TURNS, 1]),
-        TurnWindow::of([1, 20_000]),
-        TurnWindow::of([15_000, 35_000]),
-        TurnWindow::of([30_000, TURNS]),
-        TurnWindow::of([1, TURNS]).in_thread(threads[0]),
-        TurnWindow::of([1, TURNS]).in_thread(threads[2]),
-        TurnWindow::of([12_345, 23_456]).in_thread(threads[4]),
+        TurnWindow::from_indexes([1, TURNS]),
+        TurnWindow::from_indexes([TURNS, 1]),
+        TurnWindow::from_indexes([1, 20_000]),
+        TurnWindow::from_indexes([15_000, 35_000]),
+        TurnWindow::from_indexes([30_000, TURNS]),
+        TurnWindow::from_indexes([1, TURNS]).in_thread(threads[0]),
+        TurnWindow::from_indexes([1, TURNS]).in_thread(threads[2]),
+        TurnWindow::from_indexes([12_345, 23_456]).in_thread(threads[4]),
     ];
     let transfers = windows.map(|window| {
         let tiers = Arc::clone(&tiers);
-        tokio::spawn(async move { tiers.transfer(&agent(), &window).await })
+        tokio::spawn(async move { tiers.transfer(&agent_id(), &window).await })
     });
     let mut summaries = BTreeMap::new();
     for transfer in transfers {
@@ -68,7 +68,7 @@ async fn f6_eight_transfers_at_once_leave_every_one_of_fifty_thousand_turns_in_o
     // What threads were told of the summaries is what these stand for.
     let mut archived = BTreeMap::<_, u64>::new();
     for thread_id in &threads {
-        for event in desk.archived(*thread_id).await {
+        for event in desk.archived_events(*thread_id).await {
             *archived.entry(event.summary_id).or_default() += event.turn_count;
         }
     }
@@ -76,17 +76,17 @@ async fn f6_eight_transfers_at_once_leave_every_one_of_fifty_thousand_turns_in_o
 }
 
 /// Threads that speak in turns.
-async fn filled(desk: &Desk) -> Vec<ThreadId> {
+async fn fill_threads(desk: &TierFixture) -> Vec<ThreadId> {
     let mut threads = Vec::new();
     for _ in 0..THREADS {
-        threads.push(desk.thread().await);
+        threads.push(desk.create_thread().await);
     }
     for batch in 0..TURNS / EVENTS {
         let said = |number: u64| {
             let text = format!("Number {}.", batch * EVENTS + number);
             let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
-            let said_at: Timestamp = at(i64::try_from(batch).unwrap());
-            NewEvent::message(&message, said_at).unwrap()
+            let said_at: Timestamp = timestamp(i64::try_from(batch).unwrap());
+            NewEvent::from_message(&message, said_at).unwrap()
         };
         desk.append(threads[(batch % THREADS) as usize], (0..EVENTS).map(said).collect()).await;
     }
@@ -108,15 +108,15 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let desk = Desk::new([]);
-            let threads = [desk.thread().await, desk.thread().await];
+            let desk = TierFixture::new([]);
+            let threads = [desk.create_thread().await, desk.create_thread().await];
             for (number, speaker) in speakers.iter().enumerate() {
-                desk.say(threads[*speaker], &[&format!("U: Words of turn {number}.")]).await;
+                desk.append_lines(threads[*speaker], &[&format!("U: Words of turn {number}.")]).await;
             }
             let mut expected: Vec<Option<usize>> = vec![None; speakers.len()];
             let mut summaries = Vec::new();
             for (number, (indexes, thread)) in windows.iter().enumerate() {
-                let mut window = TurnWindow::of(indexes.clone());
+                let mut window = TurnWindow::from_indexes(indexes.clone());
                 window.thread_id = thread.map(|thread| threads[thread]);
                 let covered: Vec<usize> = (1..=speakers.len()).filter(|index| {
                     let is_inside = window.bounds().is_some_and(|(first, last)| (first..=last).contains(&(*index as u64)));
@@ -124,14 +124,14 @@ proptest! {
                     is_inside && is_of_thread && expected[index - 1].is_none()
                 }).collect();
                 covered.iter().for_each(|index| expected[index - 1] = Some(number));
-                let summary = desk.offline().transfer(&agent(), &window).await.unwrap();
+                let summary = desk.offline_summarization().transfer(&agent_id(), &window).await.unwrap();
                 let range = summary.as_ref().map(|summary| (summary.turn_range_start, summary.turn_range_end));
                 let ends = covered.first().zip(covered.last()).map(|(first, last)| (*first as u64, *last as u64));
                 assert_eq!(range, ends, "{indexes:?}");
                 summaries.push(summary.map(|summary| summary.id));
             }
-            let mut trace = desk.trace(threads[0]).await;
-            trace.extend(desk.trace(threads[1]).await);
+            let mut trace = desk.task_trace(threads[0]).await;
+            trace.extend(desk.task_trace(threads[1]).await);
             trace.sort_by_key(|turn| turn.turn_index);
             let of: Vec<_> = trace.iter().map(|turn| turn.summary_id).collect();
             let expected: Vec<_> = expected.iter().map(|number| number.and_then(|number| summaries[number])).collect();

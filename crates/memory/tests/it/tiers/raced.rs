@@ -7,52 +7,58 @@ use journal::Write;
 use memory::{SummarizationError, TurnWindow};
 use protocol::{ArchiveReason, EventType, NewEvent, Seq, ThreadId};
 use serde_json::json;
-use test_model::{Place, Reply};
+use test_model::{GatePosition, ScriptedReply};
 
-use super::due::{SUMMARY, talk, talked};
-use super::{Desk, agent, always, at};
+use super::due::{SUMMARY, append_turns, thread_with_turns};
+use super::{TierFixture, agent_id, repeated_reply, timestamp};
 
 /// A first answer that waits, and another for each further call.
-fn gated() -> Vec<Reply> {
+fn gated_replies() -> Vec<ScriptedReply> {
     vec![
-        Reply::text("The first summary tells of the harbour.").gated("go", Place::Start).tokens(700, 30),
-        always(SUMMARY),
+        ScriptedReply::text("The first summary tells of the harbour.")
+            .with_gate("go", GatePosition::Start)
+            .with_tokens(700, 30),
+        repeated_reply(SUMMARY),
     ]
 }
 
 /// A desk with a thread that is queued for its budget of 300 tokens.
-async fn queued() -> (Desk, ThreadId) {
-    let (desk, thread_id) = talked(gated(), 300, 10).await;
-    desk.tiering().look(thread_id).await.unwrap();
-    assert_eq!(desk.queue().await.len(), 1);
+async fn queued_thread() -> (TierFixture, ThreadId) {
+    let (desk, thread_id) = thread_with_turns(gated_replies(), 300, 10).await;
+    desk.worker().enqueue_if_due(thread_id).await.unwrap();
+    assert_eq!(desk.queued_items().await.len(), 1);
     (desk, thread_id)
 }
 
 /// Waits until the small model is asked.
-async fn asked(desk: &Desk) {
-    while desk.server.calls() == 0 {
+async fn wait_for_model_call(desk: &TierFixture) {
+    while desk.server.call_count() == 0 {
         tokio::task::yield_now().await;
     }
 }
 
 /// Takes the thread back as a person does, which is noted in it.
-async fn rewind(desk: &Desk, thread_id: ThreadId, keep_seq: Seq) {
-    let noted = NewEvent::new(EventType::ThreadRewound, &json!({"keep_seq": keep_seq}), at(1)).unwrap();
+async fn rewind(desk: &TierFixture, thread_id: ThreadId, keep_seq: Seq) {
+    let noted =
+        NewEvent::new(EventType::ThreadRewound, &json!({"keep_seq": keep_seq}), timestamp(1)).unwrap();
     let events = vec![noted];
-    desk.commit(vec![Write::Rewind { thread_id, keep_seq, at: at(1) }, Write::Append { thread_id, events }])
-        .await;
+    desk.commit(vec![
+        Write::Rewind { thread_id, keep_seq, at: timestamp(1) },
+        Write::Append { thread_id, events },
+    ])
+    .await;
 }
 
 /// Returns how many calls of the small model are traced in the thread.
-async fn traced(desk: &Desk, thread_id: ThreadId) -> usize {
+async fn count_traced_calls(desk: &TierFixture, thread_id: ThreadId) -> usize {
     let events = desk.events(thread_id).await;
     events.iter().filter(|event| event.kind() == Some(EventType::ModelCalled)).count()
 }
 
 /// Checks that what the thread was told of summaries is what its turns say.
-async fn check(desk: &Desk, thread_id: ThreadId) {
-    let trace = desk.trace(thread_id).await;
-    let archived = desk.archived(thread_id).await;
+async fn check_summaries(desk: &TierFixture, thread_id: ThreadId) {
+    let trace = desk.task_trace(thread_id).await;
+    let archived = desk.archived_events(thread_id).await;
     for event in &archived {
         let of: Vec<_> = trace.iter().filter(|turn| turn.summary_id == Some(event.summary_id)).collect();
         assert_eq!(of.len() as u64, event.turn_count);
@@ -64,191 +70,205 @@ async fn check(desk: &Desk, thread_id: ThreadId) {
 
 #[tokio::test]
 async fn f8_what_was_taken_back_meanwhile_is_not_remembered() {
-    let (desk, thread_id) = queued().await;
-    let (settled, ()) = tokio::join!(desk.settle(), async {
-        asked(&desk).await;
+    let (desk, thread_id) = queued_thread().await;
+    let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
+        wait_for_model_call(&desk).await;
         rewind(&desk, thread_id, 8).await;
-        desk.server.open("go");
+        desk.server.open_gate("go");
     });
     assert_eq!(settled.unwrap(), [], "what is left is within the budget");
-    assert_eq!((desk.context(thread_id).await.len(), desk.counts().await.summaries), (8, 0));
-    assert_eq!((desk.queue().await, desk.archived(thread_id).await), (vec![], vec![]));
-    assert_eq!((desk.server.calls(), traced(&desk, thread_id).await), (1, 1), "what was paid for is told");
+    assert_eq!((desk.context_texts(thread_id).await.len(), desk.counts().await.summaries), (8, 0));
+    assert_eq!((desk.queued_items().await, desk.archived_events(thread_id).await), (vec![], vec![]));
+    assert_eq!(
+        (desk.server.call_count(), count_traced_calls(&desk, thread_id).await),
+        (1, 1),
+        "what was paid for is told"
+    );
 }
 
 #[tokio::test]
 async fn f8_what_was_condensed_meanwhile_does_not_leave_because_of_the_budget() {
-    let (desk, thread_id) = queued().await;
-    let (settled, before) = tokio::join!(desk.settle(), async {
-        asked(&desk).await;
+    let (desk, thread_id) = queued_thread().await;
+    let (settled, before) = tokio::join!(desk.summarize_queue(), async {
+        wait_for_model_call(&desk).await;
         desk.compact(thread_id, 36, None).await;
         desk.enqueue(thread_id).await;
-        let before = desk.context(thread_id).await;
-        desk.server.open("go");
+        let before = desk.context_texts(thread_id).await;
+        desk.server.open_gate("go");
         before
     });
     assert_eq!(settled.unwrap(), []);
-    assert_eq!((desk.context(thread_id).await, desk.archived(thread_id).await), (before, vec![]));
+    assert_eq!(
+        (desk.context_texts(thread_id).await, desk.archived_events(thread_id).await),
+        (before, vec![])
+    );
     // The compaction's item is there as it was, and takes over what it condensed.
-    assert_eq!(desk.queue().await.len(), 1);
-    let settled = desk.settle().await.unwrap();
+    assert_eq!(desk.queued_items().await.len(), 1);
+    let settled = desk.summarize_queue().await.unwrap();
     assert_eq!(settled.iter().map(|settled| settled.reason).collect::<Vec<_>>(), [ArchiveReason::Compaction]);
-    check(&desk, thread_id).await;
+    check_summaries(&desk, thread_id).await;
 }
 
 #[tokio::test]
 async fn f6_what_another_took_over_meanwhile_is_in_one_summary() {
-    let (desk, thread_id) = queued().await;
-    let (settled, ()) = tokio::join!(desk.settle(), async {
-        asked(&desk).await;
-        let window = TurnWindow::of([1, 3]).in_thread(thread_id);
-        desk.offline().transfer(&agent(), &window).await.unwrap().unwrap();
-        desk.server.open("go");
+    let (desk, thread_id) = queued_thread().await;
+    let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
+        wait_for_model_call(&desk).await;
+        let window = TurnWindow::from_indexes([1, 3]).in_thread(thread_id);
+        desk.offline_summarization().transfer(&agent_id(), &window).await.unwrap().unwrap();
+        desk.server.open_gate("go");
     });
     assert_eq!(settled.unwrap().len(), 1);
-    assert_eq!((desk.counts().await.summaries, desk.queue().await), (2, vec![]));
-    check(&desk, thread_id).await;
-    assert_eq!(desk.archived(thread_id).await.len(), 2);
-    assert!(!desk.archived(thread_id).await[1].summary.contains("first summary"), "it told of other turns");
+    assert_eq!((desk.counts().await.summaries, desk.queued_items().await), (2, vec![]));
+    check_summaries(&desk, thread_id).await;
+    assert_eq!(desk.archived_events(thread_id).await.len(), 2);
+    assert!(
+        !desk.archived_events(thread_id).await[1].summary.contains("first summary"),
+        "it told of other turns"
+    );
 }
 
 #[tokio::test]
 async fn f8_what_is_said_meanwhile_changes_nothing() {
-    let (desk, thread_id) = queued().await;
-    let (settled, ()) = tokio::join!(desk.settle(), async {
-        asked(&desk).await;
-        talk(&desk, thread_id, 2).await;
-        desk.server.open("go");
+    let (desk, thread_id) = queued_thread().await;
+    let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
+        wait_for_model_call(&desk).await;
+        append_turns(&desk, thread_id, 2).await;
+        desk.server.open_gate("go");
     });
-    assert_eq!((settled.unwrap().len(), desk.server.calls()), (1, 1));
-    check(&desk, thread_id).await;
+    assert_eq!((settled.unwrap().len(), desk.server.call_count()), (1, 1));
+    check_summaries(&desk, thread_id).await;
 }
 
 #[tokio::test]
 async fn f6_a_transfer_that_somebody_asks_for_reads_again_what_changed_meanwhile() {
-    let desk = Desk::new(gated());
-    let thread_id = desk.thread().await;
-    talk(&desk, thread_id, 4).await;
-    let (tiers, agent, window) = (desk.tiers(), agent(), TurnWindow::of([1, 12]));
+    let desk = TierFixture::new(gated_replies());
+    let thread_id = desk.create_thread().await;
+    append_turns(&desk, thread_id, 4).await;
+    let (tiers, agent, window) = (desk.summarization(), agent_id(), TurnWindow::from_indexes([1, 12]));
     let (summary, ()) = tokio::join!(tiers.transfer(&agent, &window), async {
-        asked(&desk).await;
+        wait_for_model_call(&desk).await;
         rewind(&desk, thread_id, 8).await;
-        desk.server.open("go");
+        desk.server.open_gate("go");
     });
     let summary = summary.unwrap().unwrap();
     assert_eq!((summary.turn_range_start, summary.turn_range_end), (1, 6));
     assert!(summary.summary_text.ends_with(SUMMARY), "{}", summary.summary_text);
-    assert_eq!((desk.server.calls(), traced(&desk, thread_id).await), (2, 2));
-    check(&desk, thread_id).await;
+    assert_eq!((desk.server.call_count(), count_traced_calls(&desk, thread_id).await), (2, 2));
+    check_summaries(&desk, thread_id).await;
 }
 
 #[tokio::test]
 async fn f8_a_summary_that_was_paid_for_waits_for_a_thread_at_work() {
-    let (desk, thread_id) = queued().await;
-    let (settled, run_id) = tokio::join!(desk.settle(), async {
-        asked(&desk).await;
+    let (desk, thread_id) = queued_thread().await;
+    let (settled, run_id) = tokio::join!(desk.summarize_queue(), async {
+        wait_for_model_call(&desk).await;
         let run_id = desk.begin_run(thread_id).await;
-        desk.server.open("go");
+        desk.server.open_gate("go");
         run_id
     });
     assert_eq!(settled.unwrap(), []);
-    let queue = desk.queue().await;
+    let queue = desk.queued_items().await;
     assert_eq!((queue.len(), queue[0].attempts), (1, 0));
-    assert_eq!(traced(&desk, thread_id).await, 1, "the call is accounted for");
+    assert_eq!(count_traced_calls(&desk, thread_id).await, 1, "the call is accounted for");
     // The person goes on, and the thread is looked at again.
-    talk(&desk, thread_id, 1).await;
-    assert_eq!(desk.settle().await.unwrap(), []);
+    append_turns(&desk, thread_id, 1).await;
+    assert_eq!(desk.summarize_queue().await.unwrap(), []);
     desk.end_run(run_id).await;
-    desk.tiering().look(thread_id).await.unwrap();
-    assert_eq!(desk.queue().await, queue);
+    desk.worker().enqueue_if_due(thread_id).await.unwrap();
+    assert_eq!(desk.queued_items().await, queue);
     assert!(queue[0].payload.to_string().contains("first summary"), "{}", queue[0].payload);
-    let settled = desk.settle().await.unwrap();
-    let archived = desk.archived(thread_id).await;
+    let settled = desk.summarize_queue().await.unwrap();
+    let archived = desk.archived_events(thread_id).await;
     assert!(archived[0].summary.contains("first summary"), "{}", archived[0].summary);
     assert_eq!((archived[0].usage.input_tokens, archived[0].turn_count), (700, settled[0].turns));
-    assert_eq!(desk.server.calls(), settled.len(), "one call for each summary");
-    assert_eq!(traced(&desk, thread_id).await, settled.len());
-    assert_eq!(desk.queue().await, []);
-    check(&desk, thread_id).await;
+    assert_eq!(desk.server.call_count(), settled.len(), "one call for each summary");
+    assert_eq!(count_traced_calls(&desk, thread_id).await, settled.len());
+    assert_eq!(desk.queued_items().await, []);
+    check_summaries(&desk, thread_id).await;
 }
 
 #[tokio::test]
 async fn k9_a_deleted_threads_summary_does_not_wait_in_the_queue() {
-    let (desk, thread_id) = queued().await;
+    let (desk, thread_id) = queued_thread().await;
     desk.enqueue(thread_id).await;
-    let (settled, ()) = tokio::join!(desk.settle(), async {
-        asked(&desk).await;
+    let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
+        wait_for_model_call(&desk).await;
         let mut writes = vec![Write::DeleteThread { thread_id }];
-        writes.extend(memory::not_due(thread_id));
+        writes.extend(memory::dequeue_writes(thread_id));
         desk.commit(writes).await;
-        desk.server.open("go");
+        desk.server.open_gate("go");
     });
-    assert_eq!((settled.unwrap(), desk.queue().await), (vec![], vec![]));
+    assert_eq!((settled.unwrap(), desk.queued_items().await), (vec![], vec![]));
 }
 
 #[tokio::test]
 async fn f8_a_summary_of_turns_that_are_gone_is_dropped() {
-    let (desk, thread_id) = queued().await;
-    let (settled, run_id) = tokio::join!(desk.settle(), async {
-        asked(&desk).await;
+    let (desk, thread_id) = queued_thread().await;
+    let (settled, run_id) = tokio::join!(desk.summarize_queue(), async {
+        wait_for_model_call(&desk).await;
         let run_id = desk.begin_run(thread_id).await;
-        desk.server.open("go");
+        desk.server.open_gate("go");
         run_id
     });
     assert_eq!(settled.unwrap(), []);
     desk.end_run(run_id).await;
-    desk.offline().transfer(&agent(), &TurnWindow::of([2, 2])).await.unwrap().unwrap();
-    assert_eq!(desk.settle().await.unwrap().len(), 1);
-    let archived = desk.archived(thread_id).await;
+    desk.offline_summarization()
+        .transfer(&agent_id(), &TurnWindow::from_indexes([2, 2]))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(desk.summarize_queue().await.unwrap().len(), 1);
+    let archived = desk.archived_events(thread_id).await;
     assert!(archived.iter().all(|event| !event.summary.contains("first summary")), "{archived:?}");
-    assert_eq!((desk.server.calls(), traced(&desk, thread_id).await), (2, 2));
-    check(&desk, thread_id).await;
+    assert_eq!((desk.server.call_count(), count_traced_calls(&desk, thread_id).await), (2, 2));
+    check_summaries(&desk, thread_id).await;
 }
 
 #[tokio::test]
 async fn f6_a_refused_transfer_tells_what_it_cost() {
-    let desk = Desk::new(gated());
-    let thread_id = desk.thread().await;
-    talk(&desk, thread_id, 2).await;
-    let (tiers, agent, window) = (desk.tiers(), agent(), TurnWindow::of([1, 6]));
+    let desk = TierFixture::new(gated_replies());
+    let thread_id = desk.create_thread().await;
+    append_turns(&desk, thread_id, 2).await;
+    let (tiers, agent, window) = (desk.summarization(), agent_id(), TurnWindow::from_indexes([1, 6]));
     let (refused, ()) = tokio::join!(tiers.transfer(&agent, &window), async {
-        asked(&desk).await;
+        wait_for_model_call(&desk).await;
         desk.begin_run(thread_id).await;
-        desk.server.open("go");
+        desk.server.open_gate("go");
     });
     assert!(matches!(refused, Err(SummarizationError::Busy { .. })), "{refused:?}");
-    assert_eq!(traced(&desk, thread_id).await, 1);
+    assert_eq!(count_traced_calls(&desk, thread_id).await, 1);
 }
 
 #[tokio::test]
 async fn f8_the_budget_is_that_of_whoever_noticed_it() {
     // A process with a small model works through the queue of one with a large one.
-    let (large, thread_id) = talked(vec![], 100_000, 10).await;
-    let mut small = Desk::on(Arc::clone(&large.store), [always(SUMMARY)]);
+    let (large, thread_id) = thread_with_turns(vec![], 100_000, 10).await;
+    let mut small = TierFixture::with_store(Arc::clone(&large.store), [repeated_reply(SUMMARY)]);
     small.settings.short_term_tokens = Some(50);
     large.compact(thread_id, 8, None).await;
-    large.tiering().look(thread_id).await.unwrap();
-    let settled = small.settle().await.unwrap();
+    large.worker().enqueue_if_due(thread_id).await.unwrap();
+    let settled = small.summarize_queue().await.unwrap();
     assert_eq!(settled.iter().map(|settled| settled.reason).collect::<Vec<_>>(), [ArchiveReason::Compaction]);
-    assert_eq!((small.context(thread_id).await.len(), small.queue().await), (33, vec![]));
+    assert_eq!((small.context_texts(thread_id).await.len(), small.queued_items().await), (33, vec![]));
     // And the other way round.
-    let (small, thread_id) = talked(vec![], 300, 10).await;
-    small.tiering().look(thread_id).await.unwrap();
-    let large = Desk::on(Arc::clone(&small.store), [always(SUMMARY)]);
-    let settled = large.settle().await.unwrap();
+    let (small, thread_id) = thread_with_turns(vec![], 300, 10).await;
+    small.worker().enqueue_if_due(thread_id).await.unwrap();
+    let large = TierFixture::with_store(Arc::clone(&small.store), [repeated_reply(SUMMARY)]);
+    let settled = large.summarize_queue().await.unwrap();
     assert_eq!(settled.iter().map(|settled| settled.reason).collect::<Vec<_>>(), [ArchiveReason::Budget]);
 }
 
 #[tokio::test]
 async fn f8_what_is_queued_for_one_reason_does_not_stand_in_the_place_of_another() {
-    let (mut desk, thread_id) = talked(vec![always(SUMMARY)], 300, 10).await;
-    desk.tiering().look(thread_id).await.unwrap();
+    let (mut desk, thread_id) = thread_with_turns(vec![repeated_reply(SUMMARY)], 300, 10).await;
+    desk.worker().enqueue_if_due(thread_id).await.unwrap();
     desk.enqueue(thread_id).await;
-    assert_eq!(desk.queue().await.len(), 2);
+    assert_eq!(desk.queued_items().await.len(), 2);
     // Another budget takes the place of the one before.
     desk.settings.short_term_tokens = Some(200);
-    desk.tiering().look(thread_id).await.unwrap();
-    let queue = desk.queue().await;
+    desk.worker().enqueue_if_due(thread_id).await.unwrap();
+    let queue = desk.queued_items().await;
     let budgets: Vec<_> = queue.iter().filter_map(|item| item.payload.get("budget")).collect();
     assert_eq!((queue.len(), budgets.len()), (2, 1));
     assert_eq!(budgets[0]["tokens"], 200);
@@ -256,17 +276,17 @@ async fn f8_what_is_queued_for_one_reason_does_not_stand_in_the_place_of_another
 
 #[tokio::test]
 async fn f8_what_is_queued_meanwhile_stays_in_the_queue() {
-    let desk = Desk::new(gated());
-    let thread_id = desk.thread().await;
-    talk(&desk, thread_id, 6).await;
+    let desk = TierFixture::new(gated_replies());
+    let thread_id = desk.create_thread().await;
+    append_turns(&desk, thread_id, 6).await;
     desk.compact(thread_id, 12, None).await;
     desk.enqueue(thread_id).await;
-    let newer = desk.due(thread_id, at(99)).await;
-    let (settled, ()) = tokio::join!(desk.settle(), async {
-        asked(&desk).await;
-        desk.commit(vec![Write::Enqueue(newer.clone())]).await;
-        desk.server.open("go");
+    let newer = desk.transfer_item(thread_id, timestamp(99)).await;
+    let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
+        wait_for_model_call(&desk).await;
+        desk.commit(vec![Write::PutOutboxItem(newer.clone())]).await;
+        desk.server.open_gate("go");
     });
     assert_eq!(settled.unwrap().len(), 1);
-    assert_eq!(desk.queue().await, [newer]);
+    assert_eq!(desk.queued_items().await, [newer]);
 }

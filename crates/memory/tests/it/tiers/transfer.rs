@@ -2,13 +2,13 @@
 
 use journal::Write;
 use memory::{SummarizationError, TurnWindow};
-use protocol::{ArchiveReason, EventType, InterruptId, ParentKind, Thread, ThreadId, TurnRole};
+use protocol::{ArchiveReason, EventType, InterruptId, MessageRole, ParentKind, Thread, ThreadId};
 use serde_json::json;
-use test_model::{Place, Reply};
+use test_model::{GatePosition, ScriptedReply};
 
-use super::{Desk, agent, always, at};
+use super::{TierFixture, agent_id, repeated_reply, timestamp};
 
-const TALK: [&str; 6] = [
+const CONVERSATION: [&str; 6] = [
     "U: Which database do we take for the diary?",
     "C: Let me look at what is installed.",
     "T: sqlite3 3.53, psql 18",
@@ -20,42 +20,49 @@ const SUMMARY: &str = "They chose SQLite for the diary because it was installed.
 
 #[tokio::test]
 async fn f6_an_empty_window_asks_no_model() {
-    let desk = Desk::new([]);
-    let thread_id = desk.thread().await;
-    desk.say(thread_id, &TALK).await;
-    let stranger = desk.thread_of("other", |_| {}).await;
+    let desk = TierFixture::new([]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(thread_id, &CONVERSATION).await;
+    let stranger = desk.create_thread_of("other", |_| {}).await;
     for window in [
         TurnWindow::default(),
-        TurnWindow::of([]),
-        TurnWindow::of([0]),
-        TurnWindow::of([6, 900]),
-        TurnWindow::of([u64::MAX]),
-        TurnWindow::of([1, 5]).in_thread(stranger),
+        TurnWindow::from_indexes([]),
+        TurnWindow::from_indexes([0]),
+        TurnWindow::from_indexes([6, 900]),
+        TurnWindow::from_indexes([u64::MAX]),
+        TurnWindow::from_indexes([1, 5]).in_thread(stranger),
     ] {
-        assert_eq!(desk.tiers().transfer(&agent(), &window).await.unwrap(), None, "{window:?}");
+        assert_eq!(desk.summarization().transfer(&agent_id(), &window).await.unwrap(), None, "{window:?}");
     }
     assert_eq!(
-        desk.tiers().transfer(&"nobody".parse().unwrap(), &TurnWindow::of([1, 9])).await.unwrap(),
+        desk.summarization()
+            .transfer(&"nobody".parse().unwrap(), &TurnWindow::from_indexes([1, 9]))
+            .await
+            .unwrap(),
         None
     );
-    assert_eq!((desk.server.calls(), desk.counts().await.summaries), (0, 0));
-    assert_eq!(desk.left(thread_id).await.len(), 5);
+    assert_eq!((desk.server.call_count(), desk.counts().await.summaries), (0, 0));
+    assert_eq!(desk.unarchived_texts(thread_id).await.len(), 5);
 }
 
 #[tokio::test]
 async fn f6_the_summary_stands_for_exactly_what_was_summarised() {
-    let desk = Desk::new([Reply::text(SUMMARY).tokens(700, 30)]);
-    let thread_id = desk.thread().await;
-    desk.say(thread_id, &TALK).await;
-    let summary = desk.tiers().transfer(&agent(), &TurnWindow::of([3, 1])).await.unwrap().unwrap();
+    let desk = TierFixture::new([ScriptedReply::text(SUMMARY).with_tokens(700, 30)]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(thread_id, &CONVERSATION).await;
+    let summary =
+        desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([3, 1])).await.unwrap().unwrap();
     assert_eq!((summary.turn_range_start, summary.turn_range_end), (1, 3));
     let head = "2026-03-01, thread \"Which database do we take for the diary?\":";
     assert_eq!(summary.summary_text, format!("{head}\n{SUMMARY}"));
-    assert_eq!(desk.left(thread_id).await, ["Then we take SQLite.", "Agreed: SQLite for the diary."]);
-    let trace = desk.trace(thread_id).await;
+    assert_eq!(
+        desk.unarchived_texts(thread_id).await,
+        ["Then we take SQLite.", "Agreed: SQLite for the diary."]
+    );
+    let trace = desk.task_trace(thread_id).await;
     assert!(trace[..3].iter().all(|turn| turn.summary_id == Some(summary.id)), "{trace:?}");
-    assert_eq!(trace[0].role, TurnRole::User);
-    let archived = desk.archived(thread_id).await;
+    assert_eq!(trace[0].role, MessageRole::User);
+    let archived = desk.archived_events(thread_id).await;
     assert_eq!(archived.len(), 1);
     let archived = &archived[0];
     assert_eq!((archived.reason, archived.first_seq, archived.last_seq), (ArchiveReason::Request, 1, 4));
@@ -66,105 +73,116 @@ async fn f6_the_summary_stands_for_exactly_what_was_summarised() {
     assert_eq!(called.len(), 1, "the call is accounted for");
     assert_eq!(called[0].content_value()["purpose"], "transfer");
     // What was said stays in the trace, and leaves what the model is sent.
-    assert_eq!(desk.context(thread_id).await, ["Then we take SQLite.", "Agreed: SQLite for the diary."]);
+    assert_eq!(
+        desk.context_texts(thread_id).await,
+        ["Then we take SQLite.", "Agreed: SQLite for the diary."]
+    );
 }
 
 #[tokio::test]
 async fn f6_a_repeated_window_is_nothing_and_an_overlapping_one_what_is_left() {
-    let desk = Desk::new([Reply::text(SUMMARY), Reply::text("They agreed on SQLite at last.")]);
-    let thread_id = desk.thread().await;
-    desk.say(thread_id, &TALK).await;
-    let tiers = desk.tiers();
-    let first = tiers.transfer(&agent(), &TurnWindow::of([2, 4])).await.unwrap().unwrap();
+    let desk = TierFixture::new([
+        ScriptedReply::text(SUMMARY),
+        ScriptedReply::text("They agreed on SQLite at last."),
+    ]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(thread_id, &CONVERSATION).await;
+    let tiers = desk.summarization();
+    let first = tiers.transfer(&agent_id(), &TurnWindow::from_indexes([2, 4])).await.unwrap().unwrap();
     for again in [vec![2, 4], vec![4, 3, 2], vec![3]] {
-        assert_eq!(tiers.transfer(&agent(), &TurnWindow::of(again)).await.unwrap(), None);
+        assert_eq!(tiers.transfer(&agent_id(), &TurnWindow::from_indexes(again)).await.unwrap(), None);
     }
-    let rest = tiers.transfer(&agent(), &TurnWindow::of([1, 5])).await.unwrap().unwrap();
+    let rest = tiers.transfer(&agent_id(), &TurnWindow::from_indexes([1, 5])).await.unwrap().unwrap();
     assert_eq!((rest.turn_range_start, rest.turn_range_end), (1, 5));
-    let of: Vec<_> = desk.trace(thread_id).await.iter().map(|turn| turn.summary_id.unwrap()).collect();
+    let of: Vec<_> = desk.task_trace(thread_id).await.iter().map(|turn| turn.summary_id.unwrap()).collect();
     assert_eq!(of, [rest.id, first.id, first.id, first.id, rest.id]);
-    assert_eq!(desk.server.calls(), 2);
-    let asked = desk.asked();
+    assert_eq!(desk.server.call_count(), 2);
+    let asked = desk.model_prompts();
     assert!(!asked[1].contains("SQLite is there already"), "{}", asked[1]);
-    assert_eq!(desk.context(thread_id).await, Vec::<String>::new());
+    assert_eq!(desk.context_texts(thread_id).await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn f6_a_thread_that_is_at_work_keeps_its_turns() {
-    let desk = Desk::new([Reply::text(SUMMARY).gated("go", Place::Start), Reply::text(SUMMARY)]);
-    let thread_id = desk.thread().await;
-    desk.say(thread_id, &TALK).await;
+    let desk = TierFixture::new([
+        ScriptedReply::text(SUMMARY).with_gate("go", GatePosition::Start),
+        ScriptedReply::text(SUMMARY),
+    ]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(thread_id, &CONVERSATION).await;
     let before = desk.counts().await;
     // A run begins while the model writes.
-    let (tiers, window, agent) = (desk.tiers(), TurnWindow::of([1, 5]), agent());
+    let (tiers, window, agent) = (desk.summarization(), TurnWindow::from_indexes([1, 5]), agent_id());
     let (done, run_id) = tokio::join!(tiers.transfer(&agent, &window), async {
         let run_id = desk.begin_run(thread_id).await;
-        desk.server.open("go");
+        desk.server.open_gate("go");
         run_id
     });
     assert!(matches!(done, Err(SummarizationError::Busy { thread_id: of }) if of == thread_id), "{done:?}");
-    assert_eq!((desk.counts().await, desk.archived(thread_id).await.len()), (before, 0));
+    assert_eq!((desk.counts().await, desk.archived_events(thread_id).await.len()), (before, 0));
     // While it runs no model is asked.
-    let calls = desk.server.calls();
+    let calls = desk.server.call_count();
     let busy = tiers.transfer(&agent, &window).await.unwrap_err();
     assert_eq!(busy.to_string(), format!("summarise turns of thread {thread_id}: a run is active"));
     assert_eq!(busy.hint(), "wait until the run has ended");
-    assert_eq!(desk.server.calls(), calls);
+    assert_eq!(desk.server.call_count(), calls);
     desk.end_run(run_id).await;
     assert!(tiers.transfer(&agent, &window).await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn f6_a_window_over_several_threads_is_told_to_each() {
-    let desk = Desk::new([always(SUMMARY)]);
-    let (one, two) = (desk.thread().await, desk.thread().await);
-    desk.say(one, &["U: First of one.", "A: Yes, the first."]).await;
-    desk.say(two, &["U: First of two.", "A: Yes, another."]).await;
-    desk.say(one, &["U: Second of one.", "A: The end of it."]).await;
-    let summary = desk.tiers().transfer(&agent(), &TurnWindow::of([2, 5])).await.unwrap().unwrap();
+    let desk = TierFixture::new([repeated_reply(SUMMARY)]);
+    let (one, two) = (desk.create_thread().await, desk.create_thread().await);
+    desk.append_lines(one, &["U: First of one.", "A: Yes, the first."]).await;
+    desk.append_lines(two, &["U: First of two.", "A: Yes, another."]).await;
+    desk.append_lines(one, &["U: Second of one.", "A: The end of it."]).await;
+    let summary =
+        desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([2, 5])).await.unwrap().unwrap();
     let head = "2026-03-01, threads \"First of one.\", \"First of two.\":";
     assert!(summary.summary_text.starts_with(head), "{}", summary.summary_text);
-    let (of_one, of_two) = (desk.archived(one).await, desk.archived(two).await);
+    let (of_one, of_two) = (desk.archived_events(one).await, desk.archived_events(two).await);
     assert_eq!((of_one[0].turn_count, of_two[0].turn_count), (2, 2));
     assert_eq!(of_one[0].usage.total_tokens() + of_two[0].usage.total_tokens(), 15, "tokens count once");
-    assert_eq!(desk.context(one).await, ["First of one.", "The end of it."]);
-    assert_eq!(desk.context(two).await, Vec::<String>::new());
-    let trace = desk.trace(one).await;
+    assert_eq!(desk.context_texts(one).await, ["First of one.", "The end of it."]);
+    assert_eq!(desk.context_texts(two).await, Vec::<String>::new());
+    let trace = desk.task_trace(one).await;
     assert_eq!(trace.iter().map(|turn| turn.turn_index).collect::<Vec<_>>(), [1, 2, 5, 6]);
 }
 
 #[tokio::test]
 async fn m3_a_fork_is_not_called_by_the_name_of_what_it_was_forked_from() {
-    let desk = Desk::new([always(SUMMARY)]);
+    let desk = TierFixture::new([repeated_reply(SUMMARY)]);
     let forked = |thread: &mut Thread| {
         thread.parent_kind = Some(ParentKind::Fork);
         thread.name = Some("Title of a handed over summary (fork)".to_owned());
     };
-    let fork = desk.thread_of("agent", forked).await;
-    desk.say(fork, &["U: What of the harbour?", "A: It is open."]).await;
-    let summary = desk.tiers().transfer(&agent(), &TurnWindow::of([1, 2])).await.unwrap().unwrap();
+    let fork = desk.create_thread_of("agent", forked).await;
+    desk.append_lines(fork, &["U: What of the harbour?", "A: It is open."]).await;
+    let summary =
+        desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([1, 2])).await.unwrap().unwrap();
     let head = "2026-03-01, thread \"What of the harbour?\":";
     assert!(summary.summary_text.starts_with(head), "{}", summary.summary_text);
 }
 
 #[tokio::test]
 async fn f7_recent_summaries_are_the_newest_and_never_turns() {
-    let desk = Desk::new([always("Something was said about the diary.")]);
-    let thread_id = desk.thread().await;
-    desk.say(thread_id, &TALK).await;
-    let tiers = desk.tiers();
+    let desk = TierFixture::new([repeated_reply("Something was said about the diary.")]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(thread_id, &CONVERSATION).await;
+    let tiers = desk.summarization();
     let mut stored = Vec::new();
     for index in 1..=5 {
-        stored.push(tiers.transfer(&agent(), &TurnWindow::of([index])).await.unwrap().unwrap());
+        stored.push(tiers.transfer(&agent_id(), &TurnWindow::from_indexes([index])).await.unwrap().unwrap());
     }
     stored.reverse();
     for (limit, expected) in [(0, 0), (1, 1), (3, 3), (usize::MAX, 5)] {
-        let found = tiers.retrieve_recent_summaries(&agent(), limit).await.unwrap();
+        let found = tiers.retrieve_recent_summaries(&agent_id(), limit).await.unwrap();
         assert_eq!(found, stored[..expected], "{limit}");
     }
     assert_eq!(tiers.retrieve_recent_summaries(&"other".parse().unwrap(), 9).await.unwrap(), []);
     // Everything is archived, and everything is in the trace, page by page.
-    assert_eq!(desk.context(thread_id).await, Vec::<String>::new());
+    assert_eq!(desk.context_texts(thread_id).await, Vec::<String>::new());
     let mut traced = Vec::new();
     let mut after = None;
     loop {
@@ -173,7 +191,7 @@ async fn f7_recent_summaries_are_the_newest_and_never_turns() {
         after = Some(last.turn_index);
         traced.extend(page.into_iter().map(|turn| turn.content));
     }
-    let said = [0, 1, 3, 4, 5].map(|at: usize| TALK[at].split_once(": ").unwrap().1);
+    let said = [0, 1, 3, 4, 5].map(|at: usize| CONVERSATION[at].split_once(": ").unwrap().1);
     assert_eq!(traced, said);
     assert_eq!(tiers.get_task_trace(thread_id, None, 0).await.unwrap(), []);
     assert_eq!(tiers.get_task_trace(ThreadId::generate(), None, 9).await.unwrap(), []);
@@ -181,35 +199,37 @@ async fn f7_recent_summaries_are_the_newest_and_never_turns() {
 
 #[tokio::test]
 async fn f10_an_agents_turns_are_nobody_elses() {
-    let desk = Desk::new([always(SUMMARY)]);
-    let (mine, theirs) = (desk.thread().await, desk.thread_of("other", |_| {}).await);
-    desk.say(mine, &["U: My words.", "A: Mine too."]).await;
-    desk.say(theirs, &["U: Their words.", "A: Theirs too."]).await;
-    desk.tiers().transfer(&agent(), &TurnWindow::of([1, 900])).await.unwrap().unwrap();
-    assert!(desk.asked().iter().all(|asked| !asked.contains("Their")), "{:?}", desk.asked());
-    assert_eq!((desk.left(mine).await.len(), desk.left(theirs).await.len()), (0, 2));
+    let desk = TierFixture::new([repeated_reply(SUMMARY)]);
+    let (mine, theirs) = (desk.create_thread().await, desk.create_thread_of("other", |_| {}).await);
+    desk.append_lines(mine, &["U: My words.", "A: Mine too."]).await;
+    desk.append_lines(theirs, &["U: Their words.", "A: Theirs too."]).await;
+    desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([1, 900])).await.unwrap().unwrap();
+    assert!(desk.model_prompts().iter().all(|asked| !asked.contains("Their")), "{:?}", desk.model_prompts());
+    assert_eq!((desk.unarchived_texts(mine).await.len(), desk.unarchived_texts(theirs).await.len()), (0, 2));
     let other = "other".parse().unwrap();
-    let of_theirs = desk.tiers().transfer(&other, &TurnWindow::of([1, 2])).await.unwrap().unwrap();
+    let of_theirs =
+        desk.summarization().transfer(&other, &TurnWindow::from_indexes([1, 2])).await.unwrap().unwrap();
     assert_eq!(of_theirs.agent_id, other);
-    assert_eq!(desk.tiers().retrieve_recent_summaries(&agent(), 9).await.unwrap().len(), 1);
-    assert_eq!(desk.left(theirs).await.len(), 0);
+    assert_eq!(desk.summarization().retrieve_recent_summaries(&agent_id(), 9).await.unwrap().len(), 1);
+    assert_eq!(desk.unarchived_texts(theirs).await.len(), 0);
 }
 
 #[tokio::test]
 async fn f6_what_a_person_is_asked_about_stays_in_sight() {
-    let desk = Desk::new([always(SUMMARY)]);
-    let thread_id = desk.thread().await;
-    desk.say(thread_id, &TALK).await;
+    let desk = TierFixture::new([repeated_reply(SUMMARY)]);
+    let thread_id = desk.create_thread().await;
+    desk.append_lines(thread_id, &CONVERSATION).await;
     let run_id = desk.begin_run(thread_id).await;
     desk.end_run(run_id).await;
     let interrupt = serde_json::from_value(json!({
         "interrupt_id": InterruptId::derive(run_id, 1, "tools"), "thread_id": thread_id, "run_id": run_id,
-        "node": "tools", "status": "pending", "decisions": null, "created_at": at(0), "resolved_at": null,
+        "node": "tools", "status": "pending", "decisions": null, "created_at": timestamp(0), "resolved_at": null,
         "payload": {"schema_version": 1, "middleware_source": "Tools", "action_requests": [], "review_configs": []},
     }));
     let interrupt = interrupt.unwrap();
     desk.commit(vec![Write::RaiseInterrupt(interrupt)]).await;
-    let waiting = desk.tiers().transfer(&agent(), &TurnWindow::of([1, 5])).await.unwrap_err();
-    assert!(matches!(waiting, SummarizationError::Waiting { .. }), "{waiting:?}");
-    assert_eq!((desk.left(thread_id).await.len(), desk.server.calls()), (5, 0));
+    let waiting =
+        desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([1, 5])).await.unwrap_err();
+    assert!(matches!(waiting, SummarizationError::AwaitingDecision { .. }), "{waiting:?}");
+    assert_eq!((desk.unarchived_texts(thread_id).await.len(), desk.server.call_count()), (5, 0));
 }

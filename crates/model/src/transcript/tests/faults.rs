@@ -1,19 +1,23 @@
-//! The check sees every fault, in conversations that never were made legal.
+//! Tests of the check: it finds every violation, in conversations that were not made legal.
 
 use std::borrow::Cow;
 
-use protocol::{Block, Message, ToolStatus};
+use protocol::{ContentBlock, Message, ToolStatus};
 use serde_json::{Value, json};
 
-use super::read;
+use super::parse_script;
 use crate::name::Provider;
-use crate::transcript::{Args, Conversation, Media, Own, Piece, Profile, Rule, Speaker, violations};
+use crate::transcript::{
+    CallArguments, Conversation, ConversationRule, MediaBytes, MessagePiece, ProviderBlock, ProviderProfile,
+    Speaker, find_violations,
+};
 
-const ANTHROPIC: Profile = Profile::of(Provider::Anthropic);
+const ANTHROPIC: ProviderProfile = ProviderProfile::for_provider(Provider::Anthropic);
 
-fn as_is(messages: &[Message]) -> Conversation<'_> {
-    let said = |message| (speaker(message), Message::content(message).iter().map(piece).collect());
-    Conversation::of(messages.iter().map(said).collect())
+/// Returns the messages as a conversation without changing them.
+fn unchanged_conversation(messages: &[Message]) -> Conversation<'_> {
+    let to_message = |message| (speaker(message), Message::content(message).iter().map(piece).collect());
+    Conversation::from_messages(messages.iter().map(to_message).collect())
 }
 
 fn speaker(message: &Message) -> Speaker<'_> {
@@ -28,110 +32,142 @@ fn speaker(message: &Message) -> Speaker<'_> {
     }
 }
 
-fn piece(block: &Block) -> Piece<'_> {
+fn piece(block: &ContentBlock) -> MessagePiece<'_> {
     match block {
-        Block::Text { text } => Piece::Text(Cow::Borrowed(text)),
-        Block::ToolCall { id, name, args } => {
-            Piece::Call { id: Cow::Borrowed(id), name: Cow::Borrowed(name), args: Args::Object(args) }
-        }
+        ContentBlock::Text { text } => MessagePiece::Text(Cow::Borrowed(text)),
+        ContentBlock::ToolCall { id, name, args } => MessagePiece::Call {
+            id: Cow::Borrowed(id),
+            name: Cow::Borrowed(name),
+            args: CallArguments::Object(args),
+        },
         other => panic!("{other:?} is not in the compact form"),
     }
 }
 
 #[test]
-fn l1_the_check_sees_each_fault() {
+fn l1_the_check_finds_each_violation() {
     for (script, rule) in [
-        ("", Rule::NotEmpty),
-        ("A:a | U:b", Rule::HumanFirst),
-        ("T:1=x | U:b", Rule::HumanFirst),
-        ("U:a | A:b", Rule::NotModelLast),
-        ("U:a | U:b", Rule::Alternation),
-        ("U:a | A:b | A:c | U:d", Rule::Alternation),
-        ("U:a | A:@1 | U:b", Rule::Answered),
-        ("U:a | A:@1", Rule::Answered),
-        ("U:a | A:@1@2 | T:1=x", Rule::Answered),
-        ("U:a | A:@1@2 | T:1=x | U:b", Rule::Answered),
-        ("U:a | T:1=x", Rule::Result),
-        ("U:a | A:@1 | T:1=x | U:b | T:1=x", Rule::Result),
-        ("U:a | A:@1@2 | T:2=x | T:1=y", Rule::Result),
-        ("U:a | A:@1 | T:1=x | T:1=y", Rule::Result),
-        ("U:a | A:@ü | T:ü=x", Rule::CallId),
-        ("U:a | A:@1@1 | T:1=x | T:1=x", Rule::CallId),
-        ("U:a | A:@1 | T:1=x | A:@1 | T:1=x", Rule::CallId),
-        ("U: ", Rule::NotBlank),
-        ("U:a | A: | U:b", Rule::Content),
+        ("", ConversationRule::NotEmpty),
+        ("A:a | U:b", ConversationRule::HumanFirst),
+        ("T:1=x | U:b", ConversationRule::HumanFirst),
+        ("U:a | A:b", ConversationRule::NotModelLast),
+        ("U:a | U:b", ConversationRule::Alternation),
+        ("U:a | A:b | A:c | U:d", ConversationRule::Alternation),
+        ("U:a | A:@1 | U:b", ConversationRule::Answered),
+        ("U:a | A:@1", ConversationRule::Answered),
+        ("U:a | A:@1@2 | T:1=x", ConversationRule::Answered),
+        ("U:a | A:@1@2 | T:1=x | U:b", ConversationRule::Answered),
+        ("U:a | T:1=x", ConversationRule::Result),
+        ("U:a | A:@1 | T:1=x | U:b | T:1=x", ConversationRule::Result),
+        ("U:a | A:@1@2 | T:2=x | T:1=y", ConversationRule::Result),
+        ("U:a | A:@1 | T:1=x | T:1=y", ConversationRule::Result),
+        ("U:a | A:@ü | T:ü=x", ConversationRule::CallId),
+        ("U:a | A:@1@1 | T:1=x | T:1=x", ConversationRule::CallId),
+        ("U:a | A:@1 | T:1=x | A:@1 | T:1=x", ConversationRule::CallId),
+        ("U: ", ConversationRule::NotBlank),
+        ("U:a | A: | U:b", ConversationRule::Content),
     ] {
-        let messages = read(script);
-        let found = violations(&as_is(&messages), &ANTHROPIC);
-        assert!(found.iter().any(|found| found.rule == rule), "{script}: {found:?}");
+        let messages = parse_script(script);
+        let violations = find_violations(&unchanged_conversation(&messages), &ANTHROPIC);
+        assert!(violations.iter().any(|violation| violation.rule == rule), "{script}: {violations:?}");
     }
 }
 
-/// Returns the rules that a model's message with these pieces breaks between two of a person.
-fn broken(profile: &Profile, pieces: Vec<Piece<'_>>) -> Vec<Rule> {
-    let text = || vec![Piece::Text(Cow::Borrowed("a"))];
-    let conversation =
-        Conversation::of(vec![(Speaker::Human, text()), (Speaker::Model, pieces), (Speaker::Human, text())]);
-    violations(&conversation, profile).into_iter().map(|found| found.rule).collect()
+/// Returns the rules that a model's message with these pieces breaks, between two messages of a person.
+fn broken_rules(profile: &ProviderProfile, pieces: Vec<MessagePiece<'_>>) -> Vec<ConversationRule> {
+    let text = || vec![MessagePiece::Text(Cow::Borrowed("a"))];
+    let conversation = Conversation::from_messages(vec![
+        (Speaker::Human, text()),
+        (Speaker::Model, pieces),
+        (Speaker::Human, text()),
+    ]);
+    find_violations(&conversation, profile).into_iter().map(|violation| violation.rule).collect()
 }
 
 #[test]
-fn l5_the_check_sees_reasoning_that_is_not_the_providers_own_or_not_whole() {
+fn l5_the_check_finds_foreign_and_incomplete_reasoning() {
     let signed = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
-    const fn thinking<'a>(provider: &'a str, raw: &'a Value) -> Piece<'a> {
-        Piece::Thinking(Own { provider, raw })
+    const fn thinking<'a>(provider: &'a str, raw: &'a Value) -> MessagePiece<'a> {
+        MessagePiece::Thinking(ProviderBlock { provider, raw })
     }
-    let text = || Piece::Text(Cow::Borrowed("a"));
-    let check = |provider: &str, raw: &Value, expected: &[Rule]| {
-        assert_eq!(broken(&ANTHROPIC, vec![thinking(provider, raw), text()]), expected, "{provider} {raw}");
+    let text = || MessagePiece::Text(Cow::Borrowed("a"));
+    let check = |provider: &str, raw: &Value, expected: &[ConversationRule]| {
+        assert_eq!(
+            broken_rules(&ANTHROPIC, vec![thinking(provider, raw), text()]),
+            expected,
+            "{provider} {raw}"
+        );
     };
     check("anthropic", &signed, &[]);
     check("anthropic", &json!({"type": "redacted_thinking", "data": "d"}), &[]);
-    check("openai", &signed, &[Rule::OwnBlocks]);
-    check("anthropic", &json!({"type": "thinking", "thinking": "hm"}), &[Rule::OwnBlocks]);
-    check("anthropic", &json!({"type": "thinking", "signature": ""}), &[Rule::OwnBlocks]);
-    check("anthropic", &json!(null), &[Rule::OwnBlocks]);
-    assert_eq!(broken(&ANTHROPIC, vec![text(), thinking("anthropic", &signed)]), [Rule::OwnBlocks]);
-    assert_eq!(broken(&ANTHROPIC, vec![thinking("anthropic", &signed)]), [Rule::Content, Rule::OwnBlocks]);
+    check("openai", &signed, &[ConversationRule::OwnBlocks]);
+    check("anthropic", &json!({"type": "thinking", "thinking": "hm"}), &[ConversationRule::OwnBlocks]);
+    check("anthropic", &json!({"type": "thinking", "signature": ""}), &[ConversationRule::OwnBlocks]);
+    check("anthropic", &json!(null), &[ConversationRule::OwnBlocks]);
+    assert_eq!(
+        broken_rules(&ANTHROPIC, vec![text(), thinking("anthropic", &signed)]),
+        [ConversationRule::OwnBlocks]
+    );
+    assert_eq!(
+        broken_rules(&ANTHROPIC, vec![thinking("anthropic", &signed)]),
+        [ConversationRule::Content, ConversationRule::OwnBlocks]
+    );
     let opaque = json!({"type": "x"});
-    let own = |provider| Piece::Opaque(Own { provider, raw: &opaque });
-    assert_eq!(broken(&ANTHROPIC, vec![own("anthropic")]), []);
-    assert_eq!(broken(&ANTHROPIC, vec![own("gemini")]), [Rule::OwnBlocks]);
-    let chat = Profile::of(Provider::OpenAiChat);
-    assert_eq!(broken(&chat, vec![own("openai-chat")]), [Rule::OwnBlocks]);
+    let opaque_block = |provider| MessagePiece::Opaque(ProviderBlock { provider, raw: &opaque });
+    assert_eq!(broken_rules(&ANTHROPIC, vec![opaque_block("anthropic")]), []);
+    assert_eq!(broken_rules(&ANTHROPIC, vec![opaque_block("gemini")]), [ConversationRule::OwnBlocks]);
+    let chat = ProviderProfile::for_provider(Provider::OpenAiChat);
+    assert_eq!(broken_rules(&chat, vec![opaque_block("openai-chat")]), [ConversationRule::OwnBlocks]);
 }
 
 #[test]
-fn l10_the_check_sees_media_that_the_provider_does_not_take() {
-    let check = |profile: &Profile, media_type, length: usize, expected: &[Rule]| {
+fn l10_the_check_finds_media_that_the_provider_does_not_accept() {
+    let check = |profile: &ProviderProfile, media_type, length: usize, expected: &[ConversationRule]| {
         let bytes = vec![0; length];
-        let media = Piece::Media(Media { media_type, sha256: "aa", bytes: &bytes });
-        let conversation = Conversation::of(vec![(Speaker::Human, vec![media])]);
-        let found: Vec<Rule> = violations(&conversation, profile).into_iter().map(|v| v.rule).collect();
-        assert_eq!(found, expected, "{media_type} of {length} for {profile:?}");
+        let media = MessagePiece::Media(MediaBytes { media_type, sha256: "aa", bytes: &bytes });
+        let conversation = Conversation::from_messages(vec![(Speaker::Human, vec![media])]);
+        let rules: Vec<ConversationRule> =
+            find_violations(&conversation, profile).into_iter().map(|v| v.rule).collect();
+        assert_eq!(rules, expected, "{media_type} of {length} for {profile:?}");
     };
     check(&ANTHROPIC, "image/png", 9, &[]);
-    check(&ANTHROPIC, "image/png", 0, &[Rule::Media]);
-    check(&ANTHROPIC, "image/png", 4 << 20, &[Rule::Media]);
-    check(&ANTHROPIC, "text/plain", 9, &[Rule::Media]);
-    check(&Profile::of(Provider::OpenAiChat), "application/pdf", 9, &[Rule::Media]);
-    check(&Profile::of(Provider::Gemini), "application/pdf", 13 << 20, &[Rule::Media, Rule::Media]);
-    let media = Piece::Media(Media { media_type: "image/png", sha256: "aa", bytes: b"x" });
-    assert_eq!(broken(&ANTHROPIC, vec![media]), [Rule::PieceKind]);
+    check(&ANTHROPIC, "image/png", 0, &[ConversationRule::Media]);
+    check(&ANTHROPIC, "image/png", 4 << 20, &[ConversationRule::Media]);
+    check(&ANTHROPIC, "text/plain", 9, &[ConversationRule::Media]);
+    check(
+        &ProviderProfile::for_provider(Provider::OpenAiChat),
+        "application/pdf",
+        9,
+        &[ConversationRule::Media],
+    );
+    check(
+        &ProviderProfile::for_provider(Provider::Gemini),
+        "application/pdf",
+        13 << 20,
+        &[ConversationRule::Media, ConversationRule::Media],
+    );
+    let media = MessagePiece::Media(MediaBytes { media_type: "image/png", sha256: "aa", bytes: b"x" });
+    assert_eq!(broken_rules(&ANTHROPIC, vec![media]), [ConversationRule::PieceKind]);
 }
 
 #[test]
-fn l4_the_check_sees_names_and_arguments_that_are_not_legal() {
+fn l4_the_check_finds_illegal_names_and_arguments() {
     let number = json!(1);
     let empty = json!({});
-    let call =
-        |name: &'static str, args| Piece::Call { id: Cow::Borrowed("1"), name: Cow::Borrowed(name), args };
+    let call = |name: &'static str, args| MessagePiece::Call {
+        id: Cow::Borrowed("1"),
+        name: Cow::Borrowed(name),
+        args,
+    };
     for (piece, rule) in [
-        (call("a.b", Args::Object(&empty)), Rule::ToolName),
-        (call("", Args::Empty), Rule::ToolName),
-        (call("read", Args::Object(&number)), Rule::Args),
+        (call("a.b", CallArguments::Object(&empty)), ConversationRule::ToolName),
+        (call("", CallArguments::Empty), ConversationRule::ToolName),
+        (call("read", CallArguments::Object(&number)), ConversationRule::Args),
     ] {
-        assert!(broken(&ANTHROPIC, vec![piece.clone()]).contains(&rule), "{piece:?}");
+        assert!(broken_rules(&ANTHROPIC, vec![piece.clone()]).contains(&rule), "{piece:?}");
     }
-    assert_eq!(broken(&ANTHROPIC, vec![call("read", Args::Invalid(&number))]), [Rule::Answered]);
+    assert_eq!(
+        broken_rules(&ANTHROPIC, vec![call("read", CallArguments::Invalid(&number))]),
+        [ConversationRule::Answered]
+    );
 }

@@ -1,74 +1,87 @@
-//! Reads the events of a Messages stream.
+//! The decoder for the events of a Messages stream.
 
 use protocol::{AiMessage, StopReason, Usage};
 use serde_json::{Value, json};
 
-use crate::chat::Part;
-use crate::wire::answer::{Answer, Key};
-use crate::wire::fault::Report;
-use crate::wire::{Decoder, Fault, Progress, text_of};
+use crate::chat::AnswerPart;
+use crate::wire::answer_builder::{AnswerBuilder, BlockKey};
+use crate::wire::fault::FailureReport;
+use crate::wire::{AnswerDecoder, AnswerFault, AnswerProgress, text_field};
 
-/// The events of one answer.
-pub(in crate::wire) struct Events {
-    answer: Answer,
-    progress: Progress,
+/// The decoder of one answer.
+pub(in crate::wire) struct AnthropicDecoder {
+    /// The answer so far.
+    answer: AnswerBuilder,
+    /// The progress of the answer.
+    progress: AnswerProgress,
     /// The block that is being streamed.
-    open: Option<Open>,
-    input_tokens: Counted,
+    open_block: Option<OpenBlock>,
+    /// The tokens of the request.
+    input_tokens: InputTokenCounts,
+    /// The tokens of the answer.
     output_tokens: u64,
 }
 
 /// A block that is being streamed.
-struct Open {
+struct OpenBlock {
+    /// The block as its first event had it.
     raw: Value,
+    /// The JSON text of the input so far.
     json: String,
+    /// The signature so far.
     signature: String,
 }
 
-/// Tokens of the request; the provider counts those of the cache apart.
+/// The tokens of a request. The provider counts cached ones separately.
 #[derive(Default)]
-struct Counted {
-    fresh: u64,
-    read: u64,
-    written: u64,
+struct InputTokenCounts {
+    /// Tokens that are neither read from nor written to the cache.
+    uncached: u64,
+    /// Tokens read from the cache.
+    cache_read: u64,
+    /// Tokens written to the cache.
+    cache_written: u64,
 }
 
-impl Events {
-    pub(in crate::wire) fn new(answer: Answer) -> Self {
+impl AnthropicDecoder {
+    /// Returns a decoder that adds to `answer`.
+    pub(in crate::wire) fn new(answer: AnswerBuilder) -> Self {
         Self {
             answer,
-            progress: Progress::Open,
-            open: None,
-            input_tokens: Counted::default(),
+            progress: AnswerProgress::Incomplete,
+            open_block: None,
+            input_tokens: InputTokenCounts::default(),
             output_tokens: 0,
         }
     }
 
-    fn start(&mut self, key: Key, block: &Value) {
-        match text_of(block, "type") {
-            "text" => self.answer.text(key, text_of(block, "text")),
-            "thinking" => self.answer.thinking(key, text_of(block, "thinking")),
+    /// Starts a block.
+    fn start_block(&mut self, key: BlockKey, block: &Value) {
+        match text_field(block, "type") {
+            "text" => self.answer.push_text(key, text_field(block, "text")),
+            "thinking" => self.answer.push_thinking(key, text_field(block, "thinking")),
             "redacted_thinking" => self.answer.seal_thinking(key, block.clone()),
-            "tool_use" => self.answer.call(key, text_of(block, "id"), text_of(block, "name")),
+            "tool_use" => self.answer.begin_call(key, text_field(block, "id"), text_field(block, "name")),
             _ => {}
         }
-        let signature = text_of(block, "signature").to_owned();
-        self.open = Some(Open { raw: block.clone(), json: String::new(), signature });
+        let signature = text_field(block, "signature").to_owned();
+        self.open_block = Some(OpenBlock { raw: block.clone(), json: String::new(), signature });
     }
 
-    fn delta(&mut self, key: Key, delta: &Value) {
-        match text_of(delta, "type") {
-            "text_delta" => self.answer.text(key, text_of(delta, "text")),
-            "thinking_delta" => self.answer.thinking(key, text_of(delta, "thinking")),
+    /// Appends a delta to the current block.
+    fn apply_delta(&mut self, key: BlockKey, delta: &Value) {
+        match text_field(delta, "type") {
+            "text_delta" => self.answer.push_text(key, text_field(delta, "text")),
+            "thinking_delta" => self.answer.push_thinking(key, text_field(delta, "thinking")),
             "signature_delta" => {
-                if let Some(open) = &mut self.open {
-                    open.signature.push_str(text_of(delta, "signature"));
+                if let Some(open) = &mut self.open_block {
+                    open.signature.push_str(text_field(delta, "signature"));
                 }
             }
             "input_json_delta" => {
-                let json = text_of(delta, "partial_json");
-                self.answer.args(key, json);
-                if let Some(open) = &mut self.open {
+                let json = text_field(delta, "partial_json");
+                self.answer.push_args(key, json);
+                if let Some(open) = &mut self.open_block {
                     open.json.push_str(json);
                 }
             }
@@ -76,9 +89,10 @@ impl Events {
         }
     }
 
-    fn stop(&mut self, key: Key) {
-        let Some(mut open) = self.open.take() else { return };
-        match text_of(&open.raw, "type") {
+    /// Completes the current block.
+    fn finish_block(&mut self, key: BlockKey) {
+        let Some(mut open) = self.open_block.take() else { return };
+        match text_field(&open.raw, "type") {
             "text" | "redacted_thinking" => {}
             "thinking" if open.signature.is_empty() => {}
             "thinking" => {
@@ -86,66 +100,68 @@ impl Events {
                 let sealed = json!({"type": "thinking", "thinking": thinking, "signature": open.signature});
                 self.answer.seal_thinking(key, sealed);
             }
-            "tool_use" => self.answer.args_unless_pieces(key, &open.raw["input"]),
-            // A tool of the provider's own, or its result: kept as it came, with the input that was streamed.
+            "tool_use" => self.answer.set_args_if_empty(key, &open.raw["input"]),
+            // A tool that the provider runs itself, or its result. The block is stored unchanged, with the input
+            // that was streamed.
             _ => {
                 if let Ok(input) = serde_json::from_str(&open.json) {
                     open.raw["input"] = input;
                 }
-                self.answer.opaque(key, open.raw);
+                self.answer.push_opaque(key, open.raw);
             }
         }
     }
 
-    /// Takes the counts of a usage object; those it does not name stay.
-    fn count(&mut self, usage: &Value) {
+    /// Updates the usage from a usage object. Counts that it does not contain stay.
+    fn update_usage(&mut self, usage: &Value) {
         let set = |field: &str, count: &mut u64| {
             if let Some(reported) = usage.get(field).and_then(Value::as_u64) {
                 *count = reported;
             }
         };
-        set("input_tokens", &mut self.input_tokens.fresh);
-        set("cache_read_input_tokens", &mut self.input_tokens.read);
-        set("cache_creation_input_tokens", &mut self.input_tokens.written);
+        set("input_tokens", &mut self.input_tokens.uncached);
+        set("cache_read_input_tokens", &mut self.input_tokens.cache_read);
+        set("cache_creation_input_tokens", &mut self.input_tokens.cache_written);
         set("output_tokens", &mut self.output_tokens);
         if usage.is_object() {
-            let Counted { fresh, read, written } = self.input_tokens;
+            let InputTokenCounts { uncached, cache_read, cache_written } = self.input_tokens;
             self.answer.usage = Some(Usage {
-                input_tokens: fresh + read + written,
+                input_tokens: uncached + cache_read + cache_written,
                 output_tokens: self.output_tokens,
-                cache_read_tokens: read,
-                cache_write_tokens: written,
+                cache_read_tokens: cache_read,
+                cache_write_tokens: cache_written,
             });
         }
     }
 }
 
-impl Decoder for Events {
-    fn feed(&mut self, data: &str) -> Result<Vec<Part>, Fault> {
-        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error, data))?;
+impl AnswerDecoder for AnthropicDecoder {
+    fn feed(&mut self, data: &str) -> Result<Vec<AnswerPart>, AnswerFault> {
+        let event: Value =
+            serde_json::from_str(data).map_err(|error| AnswerFault::unreadable(&error, data))?;
         let key = (event["index"].as_u64().unwrap_or_default(), 0);
-        match text_of(&event, "type") {
+        match text_field(&event, "type") {
             "message_start" => {
                 let message = &event["message"];
                 self.answer.id = message["id"].as_str().map(str::to_owned);
-                self.count(&message["usage"]);
+                self.update_usage(&message["usage"]);
             }
-            "content_block_start" => self.start(key, &event["content_block"]),
-            "content_block_delta" => self.delta(key, &event["delta"]),
-            "content_block_stop" => self.stop(key),
+            "content_block_start" => self.start_block(key, &event["content_block"]),
+            "content_block_delta" => self.apply_delta(key, &event["delta"]),
+            "content_block_stop" => self.finish_block(key),
             "message_delta" => {
                 self.answer.stop =
                     event["delta"]["stop_reason"].as_str().map(stop_reason).or(self.answer.stop);
-                self.count(&event["usage"]);
+                self.update_usage(&event["usage"]);
             }
-            "message_stop" => self.progress = Progress::Over,
-            "error" => return Err(Fault::Reported(Report::in_stream(&event))),
+            "message_stop" => self.progress = AnswerProgress::Complete,
+            "error" => return Err(AnswerFault::Reported(FailureReport::from_event(&event))),
             _ => {}
         }
         Ok(self.answer.take_parts())
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> AnswerProgress {
         self.progress
     }
 
@@ -154,6 +170,7 @@ impl Decoder for Events {
     }
 }
 
+/// Returns the stop reason for the format's reason.
 fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "end_turn" => StopReason::EndTurn,

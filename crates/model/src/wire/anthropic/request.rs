@@ -1,7 +1,7 @@
-//! The body of a Messages request. It expects a legal conversation.
+//! The body of a Messages request, from a legal conversation.
 //!
-//! What does not change between the requests of a conversation comes first: tools, instructions, then the messages, at
-//! the very end of the body.
+//! Fields that stay the same in all requests of a conversation come first: tools, then instructions. The messages
+//! are last, so that the provider's cache of common beginnings hits.
 
 use protocol::ToolStatus;
 use serde::{Serialize, Serializer};
@@ -11,215 +11,230 @@ use serde_json::value::RawValue;
 use crate::chat::{ChatRequest, ToolSpec};
 use crate::name::Provider;
 use crate::settings::Effort;
-use crate::transcript::{Args, Conversation, PDF, Piece, Said, Speaker};
-use crate::wire::Target;
-use crate::wire::encode::{Base64, is_model, sides, written};
+use crate::transcript::{CallArguments, Conversation, ConversationMessage, MessagePiece, PDF, Speaker};
+use crate::wire::RequestTarget;
+use crate::wire::encode::{Base64Bytes, group_by_side, is_model, serialize_body};
 use crate::wire::schema::is_strict;
 
-/// Tokens of an answer when neither the request nor the table of models says.
+/// The limit of an answer in tokens if neither the request nor the table of models has one.
 const OUTPUT_TOKENS: u64 = 8_192;
 
-/// Tokens of an answer at most unless the request asks for more: older models refuse a request whose answer could
-/// not fit behind it.
+/// The highest limit of an answer in tokens unless the request has one. Older models refuse a request if the
+/// answer might not fit into the window after it.
 const OUTPUT_TOKENS_MAX: u64 = 32_000;
 
-/// The least budget of reasoning the provider takes.
+/// The smallest reasoning budget, in tokens, that the provider accepts.
 const BUDGET_TOKENS_MIN: u64 = 1_024;
 
-/// Turns of the user's side whose end is marked: the newest, and the one that the request before ended with. With the
-/// last tool and the last stable instruction these are the four marks the provider allows.
-const MARKED_TURNS: usize = 2;
+/// The number of messages of the user's side whose ends are marked for caching: the newest one, and the last one
+/// of the previous request. Together with the last tool and the last stable instruction, these are the four marks
+/// that the provider allows.
+const CACHED_TURNS: usize = 2;
 
-/// How a model is asked to reason.
+/// The way in which reasoning is requested from a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Style {
-    /// It cannot.
-    Absent,
-    /// It is given a budget of tokens.
+enum ThinkingStyle {
+    /// The model does not reason.
+    Unsupported,
+    /// The model gets a token budget.
     Budgeted,
-    /// It decides itself, given an effort.
+    /// The model decides by itself, within an effort.
     Adaptive,
 }
 
+/// The body of a request.
 #[derive(Serialize)]
-struct Body<'r, 'a> {
+struct AnthropicRequest<'r, 'a> {
     model: &'r str,
     max_tokens: u64,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Thinking>,
+    thinking: Option<AnthropicThinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'r>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'r RawValue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    system: Vec<Block<'r>>,
-    messages: Turns<'r, 'a>,
+    system: Vec<AnthropicBlock<'r>>,
+    messages: AnthropicMessages<'r, 'a>,
 }
 
+/// The options of reasoning.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Thinking {
+enum AnthropicThinking {
     Adaptive,
     Enabled { budget_tokens: u64 },
 }
 
+/// The options of the answer.
 #[derive(Serialize)]
 struct OutputConfig<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<AnswerFormat<'r>>,
+    format: Option<AnthropicAnswerFormat<'r>>,
 }
 
+/// The JSON schema that the answer must follow.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "json_schema")]
-struct AnswerFormat<'r> {
+struct AnthropicAnswerFormat<'r> {
     schema: &'r Value,
 }
 
+/// A tool that the model may call.
 #[derive(Serialize)]
-struct Tool<'r> {
+struct AnthropicTool<'r> {
     name: &'r str,
     description: &'r str,
     input_schema: &'r Value,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Mark>,
+    cache_control: Option<CacheControl>,
 }
 
-/// Where the provider shall cache what came so far.
+/// A mark up to which the provider caches the request.
 #[derive(Clone, Copy, Serialize)]
 #[serde(tag = "type", rename = "ephemeral")]
-struct Mark {}
+struct CacheControl {}
 
+/// A message of one role.
 #[derive(Serialize)]
-struct Turn<'c> {
+struct AnthropicMessage<'c> {
     role: &'static str,
-    content: Vec<Block<'c>>,
+    content: Vec<AnthropicBlock<'c>>,
 }
 
+/// A block of a message.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'c> {
+enum AnthropicBlock<'c> {
     Text {
         text: &'c str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
+        cache_control: Option<CacheControl>,
     },
     Image {
-        source: Source<'c>,
+        source: AnthropicSource<'c>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
+        cache_control: Option<CacheControl>,
     },
     Document {
-        source: Source<'c>,
+        source: AnthropicSource<'c>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
+        cache_control: Option<CacheControl>,
     },
     ToolUse {
         id: &'c str,
         name: &'c str,
-        input: Args<'c>,
+        input: CallArguments<'c>,
     },
     ToolResult {
         tool_use_id: &'c str,
-        content: Vec<Block<'c>>,
+        content: Vec<AnthropicBlock<'c>>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
+        cache_control: Option<CacheControl>,
     },
     #[serde(untagged)]
     Raw(&'c Value),
 }
 
+/// The bytes of an image or a document.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "base64")]
-struct Source<'c> {
+struct AnthropicSource<'c> {
     media_type: &'c str,
-    data: Base64<'c>,
+    data: Base64Bytes<'c>,
 }
 
 /// Returns the body of a request.
-pub(in crate::wire) fn body(
+pub(in crate::wire) fn request_body(
     request: &ChatRequest,
     conversation: &Conversation<'_>,
-    target: &Target<'_>,
+    target: &RequestTarget<'_>,
 ) -> serde_json::Result<Vec<u8>> {
     let longest = target.output_tokens.unwrap_or(OUTPUT_TOKENS).min(OUTPUT_TOKENS_MAX);
     let max_tokens = request.max_output_tokens.unwrap_or(longest);
-    let (thinking, effort) = thinking(target, max_tokens, conversation);
-    let format = request
-        .answer_schema
-        .as_ref()
-        .filter(|schema| is_strict(schema) && version(target.model).is_some_and(|version| version >= (4, 5)));
-    let output_config = OutputConfig { effort, format: format.map(|schema| AnswerFormat { schema }) };
-    let messages: Vec<Said<'_, '_>> = conversation.iter().collect();
-    let body = Body {
+    let (thinking, effort) = thinking_options(target, max_tokens, conversation);
+    let format = request.answer_schema.as_ref().filter(|schema| {
+        is_strict(schema) && model_version(target.model).is_some_and(|version| version >= (4, 5))
+    });
+    let output_config =
+        OutputConfig { effort, format: format.map(|schema| AnthropicAnswerFormat { schema }) };
+    let messages: Vec<ConversationMessage<'_, '_>> = conversation.iter().collect();
+    let body = AnthropicRequest {
         model: target.model,
         max_tokens,
         stream: true,
         thinking,
         output_config: (effort.is_some() || format.is_some()).then_some(output_config),
-        tools: request.tools.written(Provider::Anthropic, tools)?,
+        tools: request.tools.serialized(Provider::Anthropic, tools)?,
         system: system(request),
-        messages: Turns(&messages),
+        messages: AnthropicMessages(&messages),
     };
-    written(&body, conversation)
+    serialize_body(&body, conversation)
 }
 
-fn tools(tools: &[ToolSpec]) -> Vec<Tool<'_>> {
+/// Returns the tools in the format of the provider. The last one is marked for caching.
+fn tools(tools: &[ToolSpec]) -> Vec<AnthropicTool<'_>> {
     let last = tools.len().saturating_sub(1);
-    let tools = tools.iter().enumerate().map(|(index, tool)| Tool {
+    let tools = tools.iter().enumerate().map(|(index, tool)| AnthropicTool {
         name: &tool.name,
         description: &tool.description,
         input_schema: &tool.parameters,
-        cache_control: (index == last).then_some(Mark {}),
+        cache_control: (index == last).then_some(CacheControl {}),
     });
     tools.collect()
 }
 
-fn system(request: &ChatRequest) -> Vec<Block<'_>> {
+/// Returns the instructions. The last stable one is marked for caching.
+fn system(request: &ChatRequest) -> Vec<AnthropicBlock<'_>> {
     let stable = request.system.len().saturating_sub(request.system_volatile);
-    let is_said = |text: &str| !text.trim().is_empty();
-    let marked = request.system[..stable].iter().rposition(|text| is_said(text));
-    let blocks = request.system.iter().enumerate().filter(|(_, text)| is_said(text));
+    let has_text = |text: &str| !text.trim().is_empty();
+    let marked = request.system[..stable].iter().rposition(|text| has_text(text));
+    let blocks = request.system.iter().enumerate().filter(|(_, text)| has_text(text));
     blocks
-        .map(|(index, text)| Block::Text { text, cache_control: (Some(index) == marked).then_some(Mark {}) })
+        .map(|(index, text)| AnthropicBlock::Text {
+            text,
+            cache_control: (Some(index) == marked).then_some(CacheControl {}),
+        })
         .collect()
 }
 
-/// Returns how the model is asked to reason, and how much.
-fn thinking(
-    target: &Target<'_>,
+/// Returns the options of reasoning and the effort for this model.
+fn thinking_options(
+    target: &RequestTarget<'_>,
     max_tokens: u64,
     conversation: &Conversation<'_>,
-) -> (Option<Thinking>, Option<&'static str>) {
+) -> (Option<AnthropicThinking>, Option<&'static str>) {
     let Some(effort) = target.effort else { return (None, None) };
-    match style(target.model) {
-        Style::Absent => (None, None),
-        Style::Adaptive => (Some(Thinking::Adaptive), Some(effort.as_str())),
-        Style::Budgeted => {
+    match thinking_style(target.model) {
+        ThinkingStyle::Unsupported => (None, None),
+        ThinkingStyle::Adaptive => (Some(AnthropicThinking::Adaptive), Some(effort.as_str())),
+        ThinkingStyle::Budgeted => {
             let budget_tokens = Effort::budget_tokens(effort).min(max_tokens / 2);
-            let thinks = budget_tokens >= BUDGET_TOKENS_MIN && !in_loop_without_thinking(conversation);
-            (thinks.then_some(Thinking::Enabled { budget_tokens }), None)
+            let is_enabled = budget_tokens >= BUDGET_TOKENS_MIN && !is_loop_without_thinking(conversation);
+            (is_enabled.then_some(AnthropicThinking::Enabled { budget_tokens }), None)
         }
     }
 }
 
-/// Returns how the model of that name is asked to reason. Names that are not the provider's own belong to others
-/// that speak like it, and those know budgets.
-fn style(model: &str) -> Style {
-    match version(model) {
-        None => Style::Budgeted,
-        Some(version) if version < (3, 7) => Style::Absent,
-        Some(version) if version < (4, 6) => Style::Budgeted,
-        Some(_) => Style::Adaptive,
+/// Returns how reasoning is requested from the model of that name. Names that are not the provider's own belong
+/// to compatible servers, which know token budgets.
+fn thinking_style(model: &str) -> ThinkingStyle {
+    match model_version(model) {
+        None => ThinkingStyle::Budgeted,
+        Some(version) if version < (3, 7) => ThinkingStyle::Unsupported,
+        Some(version) if version < (4, 6) => ThinkingStyle::Budgeted,
+        Some(_) => ThinkingStyle::Adaptive,
     }
 }
 
-/// Returns the version in a name such as `claude-3-7-sonnet-…` or `claude-opus-4-6`; dates are no versions.
-fn version(model: &str) -> Option<(u32, u32)> {
+/// Returns the version in a name such as `claude-3-7-sonnet-…` or `claude-opus-4-6`. Dates do not count as
+/// versions.
+fn model_version(model: &str) -> Option<(u32, u32)> {
     let name = &model[model.find("claude-")?..];
     let mut numbers = name
         .split(['-', '.'])
@@ -229,42 +244,46 @@ fn version(model: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?, numbers.next().unwrap_or(0)))
 }
 
-/// Returns whether the conversation is inside a tool loop whose last message of the model has no reasoning: the
-/// provider refuses to reason from there on.
-fn in_loop_without_thinking(conversation: &Conversation<'_>) -> bool {
+/// Returns whether the conversation ends inside a tool loop in which the model's last message has no reasoning.
+/// The provider refuses to enable reasoning there.
+fn is_loop_without_thinking(conversation: &Conversation<'_>) -> bool {
     let in_loop =
         matches!(conversation.iter().next_back(), Some(last) if matches!(last.speaker, Speaker::Tool { .. }));
     let last = conversation.iter().rev().find(is_model);
-    in_loop && !last.is_some_and(|last| matches!(last.pieces.first(), Some(Piece::Thinking(_))))
+    in_loop && !last.is_some_and(|last| matches!(last.pieces.first(), Some(MessagePiece::Thinking(_))))
 }
 
-/// The conversation as the provider's two roles; tool results are the user's, before their words.
-struct Turns<'c, 'a>(&'c [Said<'c, 'a>]);
+/// The conversation grouped into the provider's two roles. Tool results belong to the user and come before the
+/// person's message.
+struct AnthropicMessages<'c, 'a>(&'c [ConversationMessage<'c, 'a>]);
 
-impl Serialize for Turns<'_, '_> {
+impl Serialize for AnthropicMessages<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let is_user = |turn: &[Said<'_, '_>]| !turn.iter().any(is_model);
-        let mut users_left = sides(self.0).filter(|turn| is_user(turn)).count();
-        serializer.collect_seq(sides(self.0).map(|turn| {
-            if !is_user(turn) {
-                return Turn { role: "assistant", content: content(turn, None) };
+        let is_user = |group: &[ConversationMessage<'_, '_>]| !group.iter().any(is_model);
+        let mut user_groups_left = group_by_side(self.0).filter(|group| is_user(group)).count();
+        serializer.collect_seq(group_by_side(self.0).map(|group| {
+            if !is_user(group) {
+                return AnthropicMessage { role: "assistant", content: group_blocks(group, None) };
             }
-            users_left -= 1;
-            let mark = (users_left < MARKED_TURNS).then_some(Mark {});
-            Turn { role: "user", content: content(turn, mark) }
+            user_groups_left -= 1;
+            let mark = (user_groups_left < CACHED_TURNS).then_some(CacheControl {});
+            AnthropicMessage { role: "user", content: group_blocks(group, mark) }
         }))
     }
 }
 
-/// Returns the blocks of one side's turn, the last one marked.
-fn content<'c>(turn: &'c [Said<'c, '_>], mark: Option<Mark>) -> Vec<Block<'c>> {
-    let mut blocks = Vec::with_capacity(turn.iter().map(|said| said.pieces.len()).sum());
-    for said in turn {
-        match said.speaker {
-            Speaker::Human | Speaker::Model => blocks.extend(said.pieces.iter().map(block)),
-            Speaker::Tool { call_id, status, .. } => blocks.push(Block::ToolResult {
+/// Returns the blocks of adjacent messages of one side. The last block gets the mark.
+fn group_blocks<'c>(
+    group: &'c [ConversationMessage<'c, '_>],
+    mark: Option<CacheControl>,
+) -> Vec<AnthropicBlock<'c>> {
+    let mut blocks = Vec::with_capacity(group.iter().map(|message| message.pieces.len()).sum());
+    for message in group {
+        match message.speaker {
+            Speaker::Human | Speaker::Model => blocks.extend(message.pieces.iter().map(to_block)),
+            Speaker::Tool { call_id, status, .. } => blocks.push(AnthropicBlock::ToolResult {
                 tool_use_id: call_id,
-                content: said.pieces.iter().map(block).collect(),
+                content: message.pieces.iter().map(to_block).collect(),
                 is_error: *status == ToolStatus::Error,
                 cache_control: None,
             }),
@@ -272,29 +291,30 @@ fn content<'c>(turn: &'c [Said<'c, '_>], mark: Option<Mark>) -> Vec<Block<'c>> {
     }
     match blocks.last_mut() {
         Some(
-            Block::Text { cache_control, .. }
-            | Block::Image { cache_control, .. }
-            | Block::Document { cache_control, .. }
-            | Block::ToolResult { cache_control, .. },
+            AnthropicBlock::Text { cache_control, .. }
+            | AnthropicBlock::Image { cache_control, .. }
+            | AnthropicBlock::Document { cache_control, .. }
+            | AnthropicBlock::ToolResult { cache_control, .. },
         ) => *cache_control = mark,
-        // The model's own blocks, which are not marked.
-        Some(Block::ToolUse { .. } | Block::Raw(_)) | None => {}
+        // The model's own blocks are never marked.
+        Some(AnthropicBlock::ToolUse { .. } | AnthropicBlock::Raw(_)) | None => {}
     }
     blocks
 }
 
-fn block<'c>(piece: &'c Piece<'_>) -> Block<'c> {
+/// Returns a piece as a block in the format of the provider.
+fn to_block<'c>(piece: &'c MessagePiece<'_>) -> AnthropicBlock<'c> {
     match piece {
-        Piece::Text(text) => Block::Text { text, cache_control: None },
-        Piece::Media(media) => {
-            let source = Source { media_type: media.media_type, data: Base64(media.bytes) };
+        MessagePiece::Text(text) => AnthropicBlock::Text { text, cache_control: None },
+        MessagePiece::Media(media) => {
+            let source = AnthropicSource { media_type: media.media_type, data: Base64Bytes(media.bytes) };
             match media.media_type {
-                PDF => Block::Document { source, cache_control: None },
-                _ => Block::Image { source, cache_control: None },
+                PDF => AnthropicBlock::Document { source, cache_control: None },
+                _ => AnthropicBlock::Image { source, cache_control: None },
             }
         }
-        Piece::Call { id, name, args } => Block::ToolUse { id, name, input: *args },
-        Piece::Thinking(own) | Piece::Opaque(own) => Block::Raw(own.raw),
+        MessagePiece::Call { id, name, args } => AnthropicBlock::ToolUse { id, name, input: *args },
+        MessagePiece::Thinking(block) | MessagePiece::Opaque(block) => AnthropicBlock::Raw(block.raw),
     }
 }
 
@@ -303,19 +323,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_says_how_a_model_reasons() {
+    fn the_thinking_style_is_read_from_the_models_name() {
         for (model, expected) in [
-            ("claude-3-haiku-20240307", Style::Absent),
-            ("claude-3-5-sonnet-20241022", Style::Absent),
-            ("claude-3-7-sonnet-20250219", Style::Budgeted),
-            ("claude-sonnet-4-20250514", Style::Budgeted),
-            ("claude-opus-4-1", Style::Budgeted),
-            ("anthropic/claude-sonnet-4.5", Style::Budgeted),
-            ("claude-opus-4-6", Style::Adaptive),
-            ("claude-sonnet-5-20270101", Style::Adaptive),
-            ("kimi-k2", Style::Budgeted),
+            ("claude-3-haiku-20240307", ThinkingStyle::Unsupported),
+            ("claude-3-5-sonnet-20241022", ThinkingStyle::Unsupported),
+            ("claude-3-7-sonnet-20250219", ThinkingStyle::Budgeted),
+            ("claude-sonnet-4-20250514", ThinkingStyle::Budgeted),
+            ("claude-opus-4-1", ThinkingStyle::Budgeted),
+            ("anthropic/claude-sonnet-4.5", ThinkingStyle::Budgeted),
+            ("claude-opus-4-6", ThinkingStyle::Adaptive),
+            ("claude-sonnet-5-20270101", ThinkingStyle::Adaptive),
+            ("kimi-k2", ThinkingStyle::Budgeted),
         ] {
-            assert_eq!(style(model), expected, "{model}");
+            assert_eq!(thinking_style(model), expected, "{model}");
         }
     }
 }

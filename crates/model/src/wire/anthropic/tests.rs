@@ -1,15 +1,16 @@
-//! The traps of Anthropic Messages, one test each; the fixtures are written by hand after the format's description.
+//! Tests of the pitfalls of Anthropic Messages, one test each. The fixtures are written by hand from the format's
+//! documentation.
 
 use std::sync::Arc;
 
-use protocol::{Block, Message, StopReason, Usage};
+use protocol::{ContentBlock, Message, StopReason, Usage};
 use serde_json::json;
 
-use crate::chat::Part;
+use crate::chat::AnswerPart;
 use crate::name::Provider;
 use crate::settings::Effort;
-use crate::wire::fixture::{built, conversation, fault, read, target};
-use crate::wire::{Fault, Target};
+use crate::wire::fixture::{body_json, decode_events, decode_fault, official_target, sample_request};
+use crate::wire::{AnswerFault, RequestTarget};
 
 const SIGNED: &str = r#"{"type":"thinking","thinking":"Two files.","signature":"c2ln"}"#;
 
@@ -19,58 +20,65 @@ fn signed() -> serde_json::Value {
 
 #[test]
 fn body_of_a_conversation() {
-    let request = conversation(Provider::Anthropic, signed());
-    let target = Target { output_tokens: Some(64_000), ..target("claude-sonnet-4-5") };
-    insta::assert_json_snapshot!(built(Provider::Anthropic, &request, &target));
+    let request = sample_request(Provider::Anthropic, signed());
+    let target = RequestTarget { output_tokens: Some(64_000), ..official_target("claude-sonnet-4-5") };
+    insta::assert_json_snapshot!(body_json(Provider::Anthropic, &request, &target));
 }
 
 #[test]
 fn thinking_is_asked_for_in_the_models_own_way() {
-    let request = conversation(Provider::Anthropic, signed());
-    let asked = |model| {
-        let body =
-            built(Provider::Anthropic, &request, &Target { effort: Some(Effort::Medium), ..target(model) });
+    let request = sample_request(Provider::Anthropic, signed());
+    let thinking_options = |model| {
+        let body = body_json(
+            Provider::Anthropic,
+            &request,
+            &RequestTarget { effort: Some(Effort::Medium), ..official_target(model) },
+        );
         (body.get("thinking").cloned(), body.get("output_config").cloned())
     };
-    assert_eq!(asked("claude-3-5-haiku-latest"), (None, None));
-    assert_eq!(asked("claude-sonnet-4-5"), (Some(json!({"type": "enabled", "budget_tokens": 4096})), None));
+    assert_eq!(thinking_options("claude-3-5-haiku-latest"), (None, None));
     assert_eq!(
-        asked("claude-opus-4-6"),
+        thinking_options("claude-sonnet-4-5"),
+        (Some(json!({"type": "enabled", "budget_tokens": 4096})), None)
+    );
+    assert_eq!(
+        thinking_options("claude-opus-4-6"),
         (Some(json!({"type": "adaptive"})), Some(json!({"effort": "medium"})))
     );
 }
 
 #[test]
 fn a_budget_leaves_room_for_the_answer() {
-    let mut request = conversation(Provider::Anthropic, signed());
-    let target = Target { effort: Some(Effort::High), ..target("claude-sonnet-4-5") };
+    let mut request = sample_request(Provider::Anthropic, signed());
+    let target = RequestTarget { effort: Some(Effort::High), ..official_target("claude-sonnet-4-5") };
     for (max, budget) in [(100_000, Some(24_576)), (4_096, Some(2_048)), (2_000, None)] {
         request.max_output_tokens = Some(max);
-        let body = built(Provider::Anthropic, &request, &target);
+        let body = body_json(Provider::Anthropic, &request, &target);
         assert_eq!(body["thinking"]["budget_tokens"].as_u64(), budget, "{max}");
     }
 }
 
 #[test]
-fn a_tool_loop_begun_without_thinking_goes_on_without() {
-    let mut request = conversation(Provider::Anthropic, signed());
+fn a_tool_loop_started_without_thinking_continues_without_it() {
+    let mut request = sample_request(Provider::Anthropic, signed());
     Arc::make_mut(&mut request.messages).pop();
-    let target = Target { effort: Some(Effort::Low), ..target("claude-sonnet-4-5") };
-    assert!(built(Provider::Anthropic, &request, &target).get("thinking").is_some());
+    let target = RequestTarget { effort: Some(Effort::Low), ..official_target("claude-sonnet-4-5") };
+    assert!(body_json(Provider::Anthropic, &request, &target).get("thinking").is_some());
     if let Message::Ai(ai) = &mut Arc::make_mut(&mut request.messages)[1] {
         ai.content.remove(0);
     }
-    assert!(built(Provider::Anthropic, &request, &target).get("thinking").is_none());
+    assert!(body_json(Provider::Anthropic, &request, &target).get("thinking").is_none());
 }
 
 #[test]
 fn a_strict_schema_is_enforced_where_the_model_can() {
-    let mut request = conversation(Provider::Anthropic, signed());
+    let mut request = sample_request(Provider::Anthropic, signed());
     request.answer_schema = Some(
         json!({"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": false}),
     );
     let format = |model| {
-        built(Provider::Anthropic, &request, &target(model))["output_config"]["format"]["type"].clone()
+        body_json(Provider::Anthropic, &request, &official_target(model))["output_config"]["format"]["type"]
+            .clone()
     };
     assert_eq!(format("claude-sonnet-4-5"), json!("json_schema"));
     assert_eq!(format("claude-3-5-haiku-latest"), json!(null));
@@ -85,8 +93,8 @@ fn end(reason: &str, output: u64) -> String {
 }
 
 #[test]
-fn thinking_and_its_signature_are_kept_as_they_came() {
-    let (parts, message) = read("anthropic", &[
+fn thinking_and_its_signature_are_stored_unchanged() {
+    let (parts, message) = decode_events("anthropic", &[
         START,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Two "}}"#,
@@ -106,13 +114,17 @@ fn thinking_and_its_signature_are_kept_as_they_came() {
     .expect("it is read");
     assert_eq!(
         parts[..3],
-        [Part::Thinking("Two ".into()), Part::Thinking("files.".into()), Part::Text("Grüße ".into())]
+        [
+            AnswerPart::Thinking("Two ".into()),
+            AnswerPart::Thinking("files.".into()),
+            AnswerPart::Text("Grüße ".into())
+        ]
     );
     let raws: Vec<String> = message
         .content
         .iter()
         .filter_map(|block| match block {
-            Block::Thinking { raw: Some(raw), .. } => Some(raw.to_string()),
+            ContentBlock::Thinking { raw: Some(raw), .. } => Some(raw.to_string()),
             _ => None,
         })
         .collect();
@@ -124,7 +136,7 @@ fn thinking_and_its_signature_are_kept_as_they_came() {
 
 #[test]
 fn parallel_calls_with_pieces_of_arguments() {
-    let (parts, message) = read("anthropic", &[
+    let (parts, message) = decode_events("anthropic", &[
         START,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"read","input":{}}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":""}}"#,
@@ -140,15 +152,15 @@ fn parallel_calls_with_pieces_of_arguments() {
     assert_eq!(
         parts,
         [
-            Part::ToolCall { id: "toolu_1".into(), name: "read".into() },
-            Part::ToolCall { id: "call_x1".into(), name: "list".into() },
+            AnswerPart::ToolCall { id: "toolu_1".into(), name: "read".into() },
+            AnswerPart::ToolCall { id: "call_x1".into(), name: "list".into() },
         ]
     );
     assert_eq!(
         message.content,
         [
-            Block::ToolCall { id: "toolu_1".into(), name: "read".into(), args: json!({"path": "a"}) },
-            Block::ToolCall { id: "call_x1".into(), name: "list".into(), args: json!({}) },
+            ContentBlock::ToolCall { id: "toolu_1".into(), name: "read".into(), args: json!({"path": "a"}) },
+            ContentBlock::ToolCall { id: "call_x1".into(), name: "list".into(), args: json!({}) },
         ]
     );
     assert_eq!(message.stop, Some(StopReason::ToolCalls));
@@ -156,7 +168,7 @@ fn parallel_calls_with_pieces_of_arguments() {
 
 #[test]
 fn input_may_come_whole() {
-    let (_, message) = read("anthropic", &[
+    let (_, message) = decode_events("anthropic", &[
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"read","input":{"path":"a"}}}"#,
         r#"{"type":"content_block_stop","index":0}"#,
         STOP,
@@ -164,13 +176,13 @@ fn input_may_come_whole() {
     .expect("it is read");
     assert_eq!(
         message.content,
-        [Block::ToolCall { id: "1".into(), name: "read".into(), args: json!({"path": "a"}) }]
+        [ContentBlock::ToolCall { id: "1".into(), name: "read".into(), args: json!({"path": "a"}) }]
     );
 }
 
 #[test]
-fn a_call_cut_short_keeps_what_arrived() {
-    let (_, message) = read("anthropic", &[
+fn a_truncated_call_keeps_the_text_of_its_arguments() {
+    let (_, message) = decode_events("anthropic", &[
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"read","input":{}}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"pa"}}"#,
         r#"{"type":"content_block_stop","index":0}"#,
@@ -180,14 +192,14 @@ fn a_call_cut_short_keeps_what_arrived() {
     .expect("it is read");
     assert_eq!(
         message.content,
-        [Block::ToolCall { id: "1".into(), name: "read".into(), args: json!("{\"pa") }]
+        [ContentBlock::ToolCall { id: "1".into(), name: "read".into(), args: json!("{\"pa") }]
     );
     assert_eq!(message.stop, Some(StopReason::MaxTokens));
 }
 
 #[test]
-fn blocks_of_the_providers_own_tools_are_kept_as_they_came() {
-    let (_, message) = read("anthropic", &[
+fn blocks_of_the_providers_own_tools_are_stored_unchanged() {
+    let (_, message) = decode_events("anthropic", &[
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"query\":\"x\"}"}}"#,
         r#"{"type":"content_block_stop","index":0}"#,
@@ -195,13 +207,13 @@ fn blocks_of_the_providers_own_tools_are_kept_as_they_came() {
     ])
     .expect("it is read");
     let raw = json!({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}});
-    assert_eq!(message.content, [Block::Opaque { provider: "anthropic".into(), raw }]);
+    assert_eq!(message.content, [ContentBlock::Opaque { provider: "anthropic".into(), raw }]);
 }
 
 #[test]
 fn usage_is_cumulative() {
-    let (_, message) =
-        read("anthropic", &[START, &end("end_turn", 4), &end("end_turn", 9), STOP]).expect("it is read");
+    let (_, message) = decode_events("anthropic", &[START, &end("end_turn", 4), &end("end_turn", 9), STOP])
+        .expect("it is read");
     let expected = Usage { input_tokens: 17, output_tokens: 9, cache_read_tokens: 5, cache_write_tokens: 2 };
     assert_eq!(message.usage, Some(expected));
     assert_eq!(message.content, []);
@@ -210,7 +222,7 @@ fn usage_is_cumulative() {
 #[test]
 fn pings_and_unknown_events_add_nothing() {
     let (parts, message) =
-        read("anthropic", &[r#"{"type":"ping"}"#, r#"{"type":"from_the_future","x":1}"#, STOP])
+        decode_events("anthropic", &[r#"{"type":"ping"}"#, r#"{"type":"from_the_future","x":1}"#, STOP])
             .expect("it is read");
     assert_eq!((parts, message.content), (vec![], vec![]));
 }
@@ -218,8 +230,10 @@ fn pings_and_unknown_events_add_nothing() {
 #[test]
 fn an_error_inside_the_stream_is_an_error() {
     let event = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    assert!(matches!(fault("anthropic", &[START, event]), Fault::Reported(report) if report.status == 529));
-    assert!(matches!(fault("anthropic", &["{\"type\":"]), Fault::Unreadable(_)));
+    assert!(
+        matches!(decode_fault("anthropic", &[START, event]), AnswerFault::Reported(report) if report.status == 529)
+    );
+    assert!(matches!(decode_fault("anthropic", &["{\"type\":"]), AnswerFault::Unreadable(_)));
 }
 
 #[test]
@@ -231,7 +245,7 @@ fn every_reason_to_stop_is_known() {
         ("stop_sequence", StopReason::Other),
         ("pause_turn", StopReason::Other),
     ] {
-        let (_, message) = read("anthropic", &[&end(reason, 1), STOP]).expect("it is read");
+        let (_, message) = decode_events("anthropic", &[&end(reason, 1), STOP]).expect("it is read");
         assert_eq!(message.stop, Some(expected), "{reason}");
     }
 }

@@ -1,6 +1,7 @@
-//! The body of a Chat Completions request. It expects a legal conversation.
+//! The body of a Chat Completions request, from a legal conversation.
 //!
-//! What does not change between the requests of a conversation comes first, the messages at the very end of the body.
+//! Fields that stay the same in all requests of a conversation come first and the messages last, so that the
+//! provider's cache of common beginnings hits.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,16 +12,19 @@ use serde_json::value::RawValue;
 
 use crate::chat::{ChatRequest, ToolSpec};
 use crate::name::Provider;
-use crate::transcript::{Args, Conversation, Media, Own, Piece, Said, Speaker};
-use crate::wire::encode::{DataUrl, JsonText, joined_text, media_of, written};
+use crate::transcript::{
+    CallArguments, Conversation, ConversationMessage, MediaBytes, MessagePiece, ProviderBlock, Speaker,
+};
+use crate::wire::encode::{DataUrl, JsonText, joined_text, media_pieces, serialize_body};
 use crate::wire::schema::is_strict;
-use crate::wire::{CACHE_KEY_CHARS_MAX, Endpoint, Target};
+use crate::wire::{CACHE_KEY_CHARS_MAX, Endpoint, RequestTarget};
 
-/// What is said for a result that is only an image.
+/// The text of a result that is only an image.
 const IMAGE_FOLLOWS: &str = "(The image follows.)";
 
+/// The body of a request.
 #[derive(Serialize)]
-struct Body<'r> {
+struct ChatCompletionsRequest<'r> {
     model: &'r str,
     stream: bool,
     stream_options: StreamOptions,
@@ -36,209 +40,235 @@ struct Body<'r> {
     response_format: Option<ResponseFormat<'r>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'r RawValue>,
-    messages: Vec<Turn<'r>>,
+    messages: Vec<ChatMessage<'r>>,
 }
 
+/// The options of the stream.
 #[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
 }
 
+/// The format that the answer must have.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "json_schema")]
 struct ResponseFormat<'r> {
-    json_schema: AnswerFormat<'r>,
+    json_schema: ChatAnswerFormat<'r>,
 }
 
+/// The JSON schema that the answer must follow.
 #[derive(Serialize)]
-struct AnswerFormat<'r> {
+struct ChatAnswerFormat<'r> {
     name: &'static str,
     schema: &'r Value,
     strict: bool,
 }
 
+/// A tool that the model may call.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "function")]
-struct Tool<'r> {
-    function: Function<'r>,
+struct ChatTool<'r> {
+    function: ChatFunction<'r>,
 }
 
+/// The name, description and schema of a tool.
 #[derive(Serialize)]
-struct Function<'r> {
+struct ChatFunction<'r> {
     name: &'r str,
     description: &'r str,
     parameters: &'r Value,
 }
 
+/// A message of the conversation.
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-enum Turn<'c> {
+enum ChatMessage<'c> {
     System {
         content: String,
     },
     User {
-        content: Content<'c>,
+        content: ChatContent<'c>,
     },
     Tool {
         tool_call_id: &'c str,
         content: Cow<'c, str>,
     },
     #[serde(untagged)]
-    Assistant(Assistant<'c>),
+    Assistant(AssistantMessage<'c>),
 }
 
-/// What a person says: a text, or texts and images.
+/// The content of a person's message: a text, or several texts and images.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'c> {
+enum ChatContent<'c> {
     Text(Cow<'c, str>),
-    Parts(Vec<Part<'c>>),
+    Parts(Vec<ChatContentPart<'c>>),
 }
 
+/// A part of a person's message.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'c> {
+enum ChatContentPart<'c> {
     Text { text: &'c str },
     ImageUrl { image_url: ImageUrl<'c> },
 }
 
+/// An image.
 #[derive(Serialize)]
 struct ImageUrl<'c> {
     url: DataUrl<'c>,
 }
 
+/// A message of the model.
 #[derive(Serialize)]
-struct Assistant<'c> {
+struct AssistantMessage<'c> {
     role: &'static str,
     content: Option<Cow<'c, str>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<Call<'c>>,
-    /// Its reasoning under the names it came with, where it is wanted back.
+    tool_calls: Vec<ChatToolCall<'c>>,
+    /// The reasoning, under the names with which it arrived. Empty where it must not be sent back.
     #[serde(flatten)]
     reasoning: BTreeMap<&'c str, Cow<'c, str>>,
 }
 
+/// A tool call of the model.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "function")]
-struct Call<'c> {
+struct ChatToolCall<'c> {
     id: &'c str,
-    function: Called<'c>,
+    function: ChatFunctionCall<'c>,
 }
 
+/// The name and the arguments of a call.
 #[derive(Serialize)]
-struct Called<'c> {
+struct ChatFunctionCall<'c> {
     name: &'c str,
-    arguments: JsonText<Args<'c>>,
+    arguments: JsonText<CallArguments<'c>>,
 }
 
 /// Returns the body of a request.
-pub(in crate::wire) fn body(
+pub(in crate::wire) fn request_body(
     request: &ChatRequest,
     conversation: &Conversation<'_>,
-    target: &Target<'_>,
+    target: &RequestTarget<'_>,
 ) -> serde_json::Result<Vec<u8>> {
     let is_official = target.endpoint == Endpoint::Official;
-    let max = request.max_output_tokens;
-    let key = request.cache_key.as_deref().filter(|key| is_official && key.len() <= CACHE_KEY_CHARS_MAX);
-    let body = Body {
+    let tokens_max = request.max_output_tokens;
+    let cache_key = request
+        .cache_key
+        .as_deref()
+        .filter(|cache_key| is_official && cache_key.len() <= CACHE_KEY_CHARS_MAX);
+    let body = ChatCompletionsRequest {
         model: target.model,
         stream: true,
         stream_options: StreamOptions { include_usage: true },
-        max_completion_tokens: max.filter(|_| is_official),
-        max_tokens: max.filter(|_| !is_official),
+        max_completion_tokens: tokens_max.filter(|_| is_official),
+        max_tokens: tokens_max.filter(|_| !is_official),
         reasoning_effort: target.effort.map(crate::Effort::as_str),
-        prompt_cache_key: key,
+        prompt_cache_key: cache_key,
         response_format: request.answer_schema.as_ref().map(|schema| ResponseFormat {
-            json_schema: AnswerFormat { name: "answer", schema, strict: is_strict(schema) },
+            json_schema: ChatAnswerFormat { name: "answer", schema, strict: is_strict(schema) },
         }),
-        tools: request.tools.written(Provider::OpenAiChat, tools)?,
-        messages: turns(request, conversation),
+        tools: request.tools.serialized(Provider::OpenAiChat, tools)?,
+        messages: chat_messages(request, conversation),
     };
-    written(&body, conversation)
+    serialize_body(&body, conversation)
 }
 
-fn tools(tools: &[ToolSpec]) -> Vec<Tool<'_>> {
-    tools.iter().map(tool).collect()
+/// Returns the tools in the format of the provider.
+fn tools(tools: &[ToolSpec]) -> Vec<ChatTool<'_>> {
+    tools.iter().map(to_tool).collect()
 }
 
-fn tool(tool: &ToolSpec) -> Tool<'_> {
+/// Returns a tool in the format of the provider.
+fn to_tool(tool: &ToolSpec) -> ChatTool<'_> {
     let ToolSpec { name, description, parameters } = tool;
-    Tool { function: Function { name, description, parameters } }
+    ChatTool { function: ChatFunction { name, description, parameters } }
 }
 
-fn turns<'c>(request: &'c ChatRequest, conversation: &'c Conversation<'_>) -> Vec<Turn<'c>> {
-    let mut turns = Vec::with_capacity(conversation.len() + 1);
-    // Many templates of local models take one system message only.
+/// Returns the instructions and the conversation as messages.
+fn chat_messages<'c>(request: &'c ChatRequest, conversation: &'c Conversation<'_>) -> Vec<ChatMessage<'c>> {
+    let mut messages = Vec::with_capacity(conversation.len() + 1);
+    // Templates of many local models accept only one system message.
     let system: Vec<&str> =
         request.system.iter().map(String::as_str).filter(|text| !text.trim().is_empty()).collect();
     if !system.is_empty() {
-        turns.push(Turn::System { content: system.join("\n\n") });
+        messages.push(ChatMessage::System { content: system.join("\n\n") });
     }
-    let last_words =
-        conversation.iter().rposition(|said| matches!(said.speaker, Speaker::Human)).unwrap_or(0);
-    // Results hold text alone, so the user's side shows the images of a batch behind it.
+    let last_human =
+        conversation.iter().rposition(|spoken| matches!(spoken.speaker, Speaker::Human)).unwrap_or(0);
+    // Results can hold only text, so a message of the user after the batch has the images.
     let mut images = Vec::new();
-    for (index, said) in conversation.iter().enumerate() {
-        match said.speaker {
+    for (index, spoken) in conversation.iter().enumerate() {
+        match spoken.speaker {
             Speaker::Tool { call_id, .. } => {
-                turns.push(Turn::Tool { tool_call_id: call_id, content: result_text(said) });
-                images.extend(media_of(said).map(image));
+                messages.push(ChatMessage::Tool { tool_call_id: call_id, content: result_text(spoken) });
+                images.extend(media_pieces(spoken).map(image_part));
             }
             Speaker::Human => {
-                turns.push(Turn::User { content: human(std::mem::take(&mut images), said) });
+                messages
+                    .push(ChatMessage::User { content: human_content(std::mem::take(&mut images), spoken) });
             }
             Speaker::Model => {
-                turns.extend(shown(&mut images));
-                let mut turn = assistant(said);
-                if index > last_words {
-                    turn.reasoning = reasoning(said);
+                messages.extend(image_message(&mut images));
+                let mut message = assistant_message(spoken);
+                if index > last_human {
+                    message.reasoning = reasoning_fields(spoken);
                 }
-                turns.push(Turn::Assistant(turn));
+                messages.push(ChatMessage::Assistant(message));
             }
         }
     }
-    turns.extend(shown(&mut images));
-    turns
+    messages.extend(image_message(&mut images));
+    messages
 }
 
-/// Returns the user's turn that shows images, if there are some.
-fn shown<'c>(images: &mut Vec<Part<'c>>) -> Option<Turn<'c>> {
-    (!images.is_empty()).then(|| Turn::User { content: Content::Parts(std::mem::take(images)) })
+/// Returns a message of the user with the images, if there are any.
+fn image_message<'c>(images: &mut Vec<ChatContentPart<'c>>) -> Option<ChatMessage<'c>> {
+    (!images.is_empty()).then(|| ChatMessage::User { content: ChatContent::Parts(std::mem::take(images)) })
 }
 
-fn human<'c>(images: Vec<Part<'c>>, said: Said<'c, '_>) -> Content<'c> {
-    if images.is_empty() && media_of(said).next().is_none() {
-        return Content::Text(joined_text(said));
+/// Returns the content of a person's message, preceded by the images of results.
+fn human_content<'c>(
+    images: Vec<ChatContentPart<'c>>,
+    message: ConversationMessage<'c, '_>,
+) -> ChatContent<'c> {
+    if images.is_empty() && media_pieces(message).next().is_none() {
+        return ChatContent::Text(joined_text(message));
     }
     let mut parts = images;
-    parts.extend(said.pieces.iter().filter_map(|piece| match piece {
-        Piece::Text(text) => Some(Part::Text { text }),
-        Piece::Media(media) => Some(image(media)),
-        Piece::Call { .. } | Piece::Thinking(_) | Piece::Opaque(_) => None,
+    parts.extend(message.pieces.iter().filter_map(|piece| match piece {
+        MessagePiece::Text(text) => Some(ChatContentPart::Text { text }),
+        MessagePiece::Media(media) => Some(image_part(media)),
+        MessagePiece::Call { .. } | MessagePiece::Thinking(_) | MessagePiece::Opaque(_) => None,
     }));
-    Content::Parts(parts)
+    ChatContent::Parts(parts)
 }
 
-/// Returns a result's text; one that is only an image says where it is.
-fn result_text<'c>(said: Said<'c, '_>) -> Cow<'c, str> {
-    let text = joined_text(said);
+/// Returns the text of a result. A result that is only an image gets a text that says so.
+fn result_text<'c>(message: ConversationMessage<'c, '_>) -> Cow<'c, str> {
+    let text = joined_text(message);
     if text.is_empty() { Cow::Borrowed(IMAGE_FOLLOWS) } else { text }
 }
 
-const fn image<'c>(media: &'c Media<'_>) -> Part<'c> {
-    Part::ImageUrl { image_url: ImageUrl { url: DataUrl(*media) } }
+/// Returns an image as a part of a message.
+const fn image_part<'c>(media: &'c MediaBytes<'_>) -> ChatContentPart<'c> {
+    ChatContentPart::ImageUrl { image_url: ImageUrl { url: DataUrl(*media) } }
 }
 
 /// Returns a message of the model without its reasoning.
-fn assistant<'c>(said: Said<'c, '_>) -> Assistant<'c> {
-    let text = joined_text(said);
-    let calls = said.pieces.iter().filter_map(|piece| match piece {
-        Piece::Call { id, name, args } => {
-            Some(Call { id, function: Called { name, arguments: JsonText(*args) } })
+fn assistant_message<'c>(message: ConversationMessage<'c, '_>) -> AssistantMessage<'c> {
+    let text = joined_text(message);
+    let calls = message.pieces.iter().filter_map(|piece| match piece {
+        MessagePiece::Call { id, name, args } => {
+            Some(ChatToolCall { id, function: ChatFunctionCall { name, arguments: JsonText(*args) } })
         }
-        Piece::Text(_) | Piece::Media(_) | Piece::Thinking(_) | Piece::Opaque(_) => None,
+        MessagePiece::Text(_)
+        | MessagePiece::Media(_)
+        | MessagePiece::Thinking(_)
+        | MessagePiece::Opaque(_) => None,
     });
-    Assistant {
+    AssistantMessage {
         role: "assistant",
         content: (!text.is_empty()).then_some(text),
         tool_calls: calls.collect(),
@@ -246,14 +276,17 @@ fn assistant<'c>(said: Said<'c, '_>) -> Assistant<'c> {
     }
 }
 
-/// Returns the reasoning under the names it came with.
-fn reasoning<'c>(said: Said<'c, '_>) -> BTreeMap<&'c str, Cow<'c, str>> {
+/// Returns the reasoning of a message, under the names with which it arrived.
+fn reasoning_fields<'c>(message: ConversationMessage<'c, '_>) -> BTreeMap<&'c str, Cow<'c, str>> {
     let mut fields: BTreeMap<&str, Cow<'_, str>> = BTreeMap::new();
-    for piece in said.pieces {
-        let Piece::Thinking(Own { raw: Value::Object(raw), .. }) = piece else { continue };
+    for piece in message.pieces {
+        let MessagePiece::Thinking(ProviderBlock { raw: Value::Object(raw), .. }) = piece else { continue };
         for (name, value) in raw {
             if let Value::String(text) = value {
-                fields.entry(name).and_modify(|before| before.to_mut().push_str(text)).or_insert(text.into());
+                fields
+                    .entry(name)
+                    .and_modify(|previous| previous.to_mut().push_str(text))
+                    .or_insert(text.into());
             }
         }
     }

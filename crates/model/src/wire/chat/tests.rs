@@ -1,18 +1,19 @@
-//! The traps of Chat Completions, one test each; the fixtures are written by hand after the format's description.
+//! Tests of the pitfalls of Chat Completions, one test each. The fixtures are written by hand from the format's
+//! documentation.
 
 use std::sync::Arc;
 
-use protocol::{Block, StopReason, Usage};
+use protocol::{ContentBlock, StopReason, Usage};
 use serde_json::{Value, json};
 
-use crate::chat::Part;
+use crate::chat::AnswerPart;
 use crate::name::Provider;
 use crate::settings::Effort;
-use crate::wire::fixture::{built, conversation, fault, read, target};
-use crate::wire::{Endpoint, Fault, Target};
+use crate::wire::fixture::{body_json, decode_events, decode_fault, official_target, sample_request};
+use crate::wire::{AnswerFault, Endpoint, RequestTarget};
 
 fn request() -> crate::chat::ChatRequest {
-    conversation(Provider::OpenAiChat, json!({"reasoning_content": "Two files."}))
+    sample_request(Provider::OpenAiChat, json!({"reasoning_content": "Two files."}))
 }
 
 fn delta(delta: Value) -> String {
@@ -23,11 +24,11 @@ fn end(reason: &str) -> String {
     json!({"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).to_string()
 }
 
-fn calls(content: &[Block]) -> Vec<(&str, &str, String)> {
+fn calls(content: &[ContentBlock]) -> Vec<(&str, &str, String)> {
     content
         .iter()
         .filter_map(|block| match block {
-            Block::ToolCall { id, name, args } => Some((id.as_str(), name.as_str(), args.to_string())),
+            ContentBlock::ToolCall { id, name, args } => Some((id.as_str(), name.as_str(), args.to_string())),
             _ => None,
         })
         .collect()
@@ -35,7 +36,7 @@ fn calls(content: &[Block]) -> Vec<(&str, &str, String)> {
 
 #[test]
 fn body_of_a_conversation() {
-    insta::assert_json_snapshot!(built(Provider::OpenAiChat, &request(), &target("gpt-4.1")));
+    insta::assert_json_snapshot!(body_json(Provider::OpenAiChat, &request(), &official_target("gpt-4.1")));
 }
 
 #[test]
@@ -45,18 +46,18 @@ fn the_longest_answer_has_two_names() {
     for (endpoint, name) in
         [(Endpoint::Official, "max_completion_tokens"), (Endpoint::Compatible, "max_tokens")]
     {
-        let target = Target { endpoint, effort: Some(Effort::Low), ..target("m") };
-        let body = built(Provider::OpenAiChat, &request, &target);
+        let target = RequestTarget { endpoint, effort: Some(Effort::Low), ..official_target("m") };
+        let body = body_json(Provider::OpenAiChat, &request, &target);
         assert_eq!(body[name], 100, "{endpoint:?}");
         assert_eq!(body["reasoning_effort"], "low");
     }
 }
 
 #[test]
-fn a_schema_is_enforced_and_called_strict_only_if_it_is() {
+fn a_schema_is_sent_and_marked_strict_only_if_it_is() {
     let mut request = request();
     request.answer_schema = Some(json!({"type": "object", "properties": {"a": {}}}));
-    let format = &built(Provider::OpenAiChat, &request, &target("m"))["response_format"];
+    let format = &body_json(Provider::OpenAiChat, &request, &official_target("m"))["response_format"];
     assert_eq!((&format["type"], &format["json_schema"]["strict"]), (&json!("json_schema"), &json!(false)));
 }
 
@@ -64,7 +65,8 @@ fn a_schema_is_enforced_and_called_strict_only_if_it_is() {
 fn reasoning_is_sent_back_inside_its_tool_loop_only() {
     let mut request = request();
     let sent = |request: &_| {
-        built(Provider::OpenAiChat, request, &target("m"))["messages"][2]["reasoning_content"].clone()
+        body_json(Provider::OpenAiChat, request, &official_target("m"))["messages"][2]["reasoning_content"]
+            .clone()
     };
     assert_eq!(sent(&request), json!(null));
     Arc::make_mut(&mut request.messages).pop();
@@ -76,15 +78,15 @@ fn text_is_streamed_and_done_ends_it() {
     let events =
         [delta(json!({"role": "assistant", "content": ""})), delta(json!({"content": "日本"})), end("stop")];
     let events: Vec<&str> = events.iter().map(String::as_str).chain(["[DONE]"]).collect();
-    let (parts, message) = read("openai-chat", &events).expect("it is read");
-    assert_eq!(parts, [Part::Text("日本".into())]);
+    let (parts, message) = decode_events("openai-chat", &events).expect("it is read");
+    assert_eq!(parts, [AnswerPart::Text("日本".into())]);
     assert_eq!((message.id.as_deref(), message.stop), (Some("chatcmpl-1"), Some(StopReason::EndTurn)));
 }
 
 #[test]
 fn usage_comes_after_the_last_choice() {
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}}"#;
-    let (_, message) = read("openai-chat", &[&end("stop"), usage, "[DONE]"]).expect("it is read");
+    let (_, message) = decode_events("openai-chat", &[&end("stop"), usage, "[DONE]"]).expect("it is read");
     let expected = Usage { input_tokens: 12, output_tokens: 3, cache_read_tokens: 8, cache_write_tokens: 0 };
     assert_eq!(message.usage, Some(expected));
 }
@@ -95,11 +97,12 @@ fn reasoning_has_two_names() {
         let events =
             [delta(json!({field: "Two "})), delta(json!({field: "files."})), delta(json!({"content": "ok"}))];
         let (parts, message) =
-            read("openai-chat", &[&events[0], &events[1], &events[2], &end("stop")]).expect("it is read");
-        assert_eq!(parts[0], Part::Thinking("Two ".into()));
+            decode_events("openai-chat", &[&events[0], &events[1], &events[2], &end("stop")])
+                .expect("it is read");
+        assert_eq!(parts[0], AnswerPart::Thinking("Two ".into()));
         let raw = Some(json!({field: "Two files."}));
         let provider = Some("openai-chat".to_owned());
-        assert_eq!(message.content[0], Block::Thinking { text: "Two files.".into(), provider, raw });
+        assert_eq!(message.content[0], ContentBlock::Thinking { text: "Two files.".into(), provider, raw });
     }
 }
 
@@ -121,7 +124,8 @@ fn parallel_calls_with_pieces_of_arguments() {
         piece(0, "\"é\"}"),
         end("tool_calls"),
     ];
-    let (parts, message) = read("openai-chat", &events.each_ref().map(String::as_str)).expect("it is read");
+    let (parts, message) =
+        decode_events("openai-chat", &events.each_ref().map(String::as_str)).expect("it is read");
     assert_eq!(parts.len(), 2);
     assert_eq!(
         calls(&message.content),
@@ -138,7 +142,8 @@ fn missing_and_repeated_ids_become_unique() {
     };
     let events =
         [call(0, json!("0")), call(1, json!("0")), call(2, json!(null)), call(3, json!("")), end("stop")];
-    let (_, message) = read("openai-chat", &events.each_ref().map(String::as_str)).expect("it is read");
+    let (_, message) =
+        decode_events("openai-chat", &events.each_ref().map(String::as_str)).expect("it is read");
     let ids: Vec<&str> = calls(&message.content).into_iter().map(|(id, _, _)| id).collect();
     assert_eq!(ids, ["0", "call_x1", "call_x2", "call_x3"]);
     assert_eq!(message.stop, Some(StopReason::ToolCalls));
@@ -155,7 +160,8 @@ fn calls_without_an_index_of_their_own() {
         call(json!({"function": {"name": "list"}})),
         end("tool_calls"),
     ];
-    let (_, message) = read("openai-chat", &events.each_ref().map(String::as_str)).expect("it is read");
+    let (_, message) =
+        decode_events("openai-chat", &events.each_ref().map(String::as_str)).expect("it is read");
     assert_eq!(
         calls(&message.content),
         [
@@ -174,16 +180,16 @@ fn a_repeated_name_is_one_name() {
             json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "read", "arguments": arguments}}]}),
         )
     };
-    let (_, message) =
-        read("openai-chat", &[&piece("{\"p\""), &piece(":1}"), &end("tool_calls")]).expect("it is read");
+    let (_, message) = decode_events("openai-chat", &[&piece("{\"p\""), &piece(":1}"), &end("tool_calls")])
+        .expect("it is read");
     assert_eq!(calls(&message.content), [("a", "read", r#"{"p":1}"#.into())]);
 }
 
 #[test]
 fn done_may_be_missing() {
     let (parts, _) =
-        read("openai-chat", &[&delta(json!({"content": "x"})), &end("length")]).expect("it is read");
-    assert_eq!(parts, [Part::Text("x".into())]);
+        decode_events("openai-chat", &[&delta(json!({"content": "x"})), &end("length")]).expect("it is read");
+    assert_eq!(parts, [AnswerPart::Text("x".into())]);
 }
 
 #[test]
@@ -194,17 +200,19 @@ fn every_reason_to_stop_is_known() {
         ("tool_calls", StopReason::EndTurn),
         ("eos", StopReason::Other),
     ] {
-        let (_, message) = read("openai-chat", &[&end(reason)]).expect("it is read");
+        let (_, message) = decode_events("openai-chat", &[&end(reason)]).expect("it is read");
         assert_eq!(message.stop, Some(expected), "{reason}");
     }
     let (_, message) =
-        read("openai-chat", &[&delta(json!({"refusal": "No."})), &end("stop")]).expect("it is read");
-    assert_eq!((message.stop, message.content), (Some(StopReason::Refusal), vec![Block::text("No.")]));
+        decode_events("openai-chat", &[&delta(json!({"refusal": "No."})), &end("stop")]).expect("it is read");
+    assert_eq!((message.stop, message.content), (Some(StopReason::Refusal), vec![ContentBlock::text("No.")]));
 }
 
 #[test]
 fn an_error_inside_the_stream_is_an_error() {
     let event = r#"{"error":{"message":"overloaded","type":"server_error","code":503}}"#;
-    assert!(matches!(fault("openai-chat", &[event]), Fault::Reported(report) if report.status == 503));
-    assert!(matches!(fault("openai-chat", &["<html>"]), Fault::Unreadable(_)));
+    assert!(
+        matches!(decode_fault("openai-chat", &[event]), AnswerFault::Reported(report) if report.status == 503)
+    );
+    assert!(matches!(decode_fault("openai-chat", &["<html>"]), AnswerFault::Unreadable(_)));
 }

@@ -1,8 +1,8 @@
-//! Whether a provider's code or words say that a request is longer than the model's window, as the services and servers
-//! that are in use say it. Statuses are judged elsewhere, and so is what a caller does about it.
+//! Detection of context overflow: whether a provider's code or message says that a request exceeds the model's
+//! window. The lists contain what services and servers in use send. Statuses are evaluated elsewhere.
 
-/// Parts of codes that say so, whatever comes with them.
-const CODES: [&str; 9] = [
+/// Substrings of codes that report an overflow, whatever the message says.
+const OVERFLOW_CODES: [&str; 9] = [
     "context_length_exceeded",
     "exceed_context_size",
     "context_window_exceeded",
@@ -14,10 +14,10 @@ const CODES: [&str; 9] = [
     "tokens_limit_reached",
 ];
 
-/// Words of which all of a row stand in a message that says so. Each row is what at least one service says; a number
-/// may stand between them.
-const WORDS: [&[&str]; 26] = [
-    // Anthropic, and whoever passes it on.
+/// Phrases of messages that report an overflow. A message matches if it contains all texts of one row. Each row
+/// comes from at least one service; two texts in a row have a number between them.
+const OVERFLOW_PHRASES: [&[&str]; 26] = [
+    // Anthropic, and services that forward its messages.
     &["prompt is too long"],
     &["context limit"],
     // OpenAI and Azure, OpenRouter, vLLM, DeepSeek, Mistral, Together, LM Studio.
@@ -30,7 +30,7 @@ const WORDS: [&[&str]; 26] = [
     &["reduce the length of the prompt"],
     &["reduce the length of the input"],
     &["maximum model length"],
-    // Gemini, by either of its two services.
+    // Gemini: the developer API and Vertex.
     &["input token count", "exceeds"],
     &["input token count", "only supports"],
     // Bedrock.
@@ -52,10 +52,10 @@ const WORDS: [&[&str]; 26] = [
     &["`inputs` tokens", "must be <="],
 ];
 
-/// Parts of codes that say the account is too fast.
+/// Substrings of codes that report a rate limit.
 const RATE_CODES: [&str; 4] = ["throttl", "rate_limit", "ratelimit", "too_many_requests"];
 
-/// Words of which one stands in a message that counts tokens over a time, not those of one request.
+/// Texts of messages that are about tokens over time instead of the tokens of one request.
 const RATE_WORDS: [&str; 10] = [
     "rate limit",
     "rate_limit",
@@ -69,21 +69,21 @@ const RATE_WORDS: [&str; 10] = [
     "quota",
 ];
 
-/// Returns whether the provider's code says that the request is longer than the window.
-pub(super) fn is_code(kind: &str) -> bool {
+/// Returns whether the provider's code says that the request exceeds the window.
+pub(super) fn is_overflow_code(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
-    CODES.iter().any(|code| kind.contains(code)) && !is_rate_code(&kind)
+    OVERFLOW_CODES.iter().any(|code| kind.contains(code)) && !is_rate_code(&kind)
 }
 
-/// Returns whether the provider's words say that the request is longer than the window. What is said of tokens a
-/// minute is about something else.
-pub(super) fn is_said(message: &str) -> bool {
+/// Returns whether the provider's message says that the request exceeds the window. Messages about tokens per
+/// minute do not.
+pub(super) fn is_overflow_message(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    let says = |words: &&[&str]| words.iter().all(|word| message.contains(word));
-    WORDS.iter().any(says) && !RATE_WORDS.iter().any(|word| message.contains(word))
+    let is_match = |words: &&[&str]| words.iter().all(|word| message.contains(word));
+    OVERFLOW_PHRASES.iter().any(is_match) && !RATE_WORDS.iter().any(|word| message.contains(word))
 }
 
-/// Returns whether the provider's code says that the account is too fast.
+/// Returns whether the provider's code reports a rate limit.
 pub(super) fn is_rate_code(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     RATE_CODES.iter().any(|code| kind.contains(code))
@@ -93,8 +93,8 @@ pub(super) fn is_rate_code(kind: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What services say, by their names.
-    const SAID: &[(&str, &str)] = &[
+    /// Messages about an overflow, each with the service that sends it.
+    const OVERFLOW_MESSAGES: &[(&str, &str)] = &[
         ("Anthropic", "prompt is too long: 213462 tokens > 200000 maximum"),
         (
             "Anthropic",
@@ -185,14 +185,14 @@ mod tests {
     ];
 
     #[test]
-    fn l11_every_service_is_understood_when_it_says_that_the_request_is_too_long() {
-        for (service, words) in SAID {
-            assert!(is_said(words), "{service}: {words}");
+    fn l11_the_overflow_message_of_every_service_is_recognised() {
+        for (service, words) in OVERFLOW_MESSAGES {
+            assert!(is_overflow_message(words), "{service}: {words}");
         }
     }
 
     #[test]
-    fn l11_a_limit_of_tokens_a_minute_is_not_the_window() {
+    fn l11_a_limit_of_tokens_per_minute_is_not_an_overflow() {
         for words in [
             "Rate limit reached for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Used 29012, \
              Requested 2001. Please try again in 2.02s.",
@@ -206,12 +206,12 @@ mod tests {
              limit: 250000",
             "Rate limit exceeded: too many tokens in the context window of one minute",
         ] {
-            assert!(!is_said(words), "{words}");
+            assert!(!is_overflow_message(words), "{words}");
         }
     }
 
     #[test]
-    fn l11_a_limit_of_the_answer_is_not_the_window() {
+    fn l11_a_limit_of_the_answer_is_not_an_overflow() {
         for words in [
             "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided \
              100000.",
@@ -226,12 +226,12 @@ mod tests {
             "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes",
             "tools.0.custom.name: String should have at most 64 characters",
         ] {
-            assert!(!is_said(words), "{words}");
+            assert!(!is_overflow_message(words), "{words}");
         }
     }
 
     #[test]
-    fn l11_codes_are_told_apart() {
+    fn l11_overflow_codes_and_rate_codes_are_distinguished() {
         for (kind, is_overflow, is_rate) in [
             ("context_length_exceeded invalid_request_error", true, false),
             ("exceed_context_size_error", true, false),
@@ -246,7 +246,7 @@ mod tests {
             ("invalid_request_error", false, false),
             ("", false, false),
         ] {
-            assert_eq!((is_code(kind), is_rate_code(kind)), (is_overflow, is_rate), "{kind}");
+            assert_eq!((is_overflow_code(kind), is_rate_code(kind)), (is_overflow, is_rate), "{kind}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The body of a `streamGenerateContent` request. It expects a legal conversation.
+//! The body of a `streamGenerateContent` request, from a legal conversation.
 //!
-//! What does not change between the requests of a conversation comes first, the messages at the very end of the body:
-//! the provider caches common beginnings by itself.
+//! Fields that stay the same in all requests of a conversation come first and the messages last, because the
+//! provider caches common beginnings.
 
 use std::borrow::Cow;
 
@@ -13,39 +13,44 @@ use serde_json::value::RawValue;
 use crate::chat::{ChatRequest, ToolSpec};
 use crate::name::Provider;
 use crate::settings::Effort;
-use crate::transcript::{Args, Conversation, Media, Piece, Said, Speaker};
-use crate::wire::Target;
-use crate::wire::encode::{Base64, is_model, joined_text, media_of, sides, written};
+use crate::transcript::{
+    CallArguments, Conversation, ConversationMessage, MediaBytes, MessagePiece, Speaker,
+};
+use crate::wire::RequestTarget;
+use crate::wire::encode::{Base64Bytes, group_by_side, is_model, joined_text, media_pieces, serialize_body};
 
-/// What the provider documents for calls that another model made.
+/// The signature that the provider documents for calls which another model made.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// How far a model's signatures are demanded and how it is asked to reason.
+/// The generation of a Gemini model, which decides how reasoning is requested and whether signatures are
+/// required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Generation {
+enum GeminiGeneration {
     /// Before 2.5: no reasoning.
-    Plain,
-    /// 2.5: reasoning by a budget.
+    WithoutThinking,
+    /// 2.5: reasoning with a token budget.
     Budgeted,
-    /// 3 and later: reasoning by a level, ids of calls, signatures demanded.
+    /// 3 and later: reasoning with a level; calls have ids, and signatures are required.
     Leveled,
 }
 
+/// The body of a request.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body<'r> {
+struct GeminiRequest<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    generation_config: Option<Config<'r>>,
+    generation_config: Option<GenerationConfig<'r>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<[Tools<'r>; 1]>,
+    tools: Option<[GeminiTools<'r>; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    system_instruction: Option<Instruction<'r>>,
-    contents: Vec<Content<'r>>,
+    system_instruction: Option<SystemInstruction<'r>>,
+    contents: Vec<GeminiContent<'r>>,
 }
 
+/// The options of the answer.
 #[derive(Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Config<'r> {
+struct GenerationConfig<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,6 +61,7 @@ struct Config<'r> {
     response_json_schema: Option<&'r Value>,
 }
 
+/// The options of reasoning.
 #[derive(PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ThinkingConfig {
@@ -66,130 +72,147 @@ struct ThinkingConfig {
     thinking_level: Option<&'static str>,
 }
 
+/// The list of tools.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tools<'r> {
+struct GeminiTools<'r> {
     function_declarations: &'r RawValue,
 }
 
+/// A tool that the model may call.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Declaration<'r> {
+struct FunctionDeclaration<'r> {
     name: &'r str,
     description: &'r str,
     parameters_json_schema: &'r Value,
 }
 
+/// The instructions.
 #[derive(Serialize)]
-struct Instruction<'r> {
-    parts: Vec<Part<'r>>,
+struct SystemInstruction<'r> {
+    parts: Vec<GeminiPart<'r>>,
 }
 
+/// A message of one role.
 #[derive(Serialize)]
-struct Content<'c> {
+struct GeminiContent<'c> {
     role: &'static str,
-    parts: Vec<Part<'c>>,
+    parts: Vec<GeminiPart<'c>>,
 }
 
+/// A part of a message, with its signature, or in the provider's own form.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Part<'c> {
+enum GeminiPart<'c> {
     Signed {
         #[serde(flatten)]
-        what: What<'c>,
+        data: GeminiPartData<'c>,
         #[serde(rename = "thoughtSignature", skip_serializing_if = "Option::is_none")]
         signature: Option<&'c str>,
     },
     Raw(&'c Value),
 }
 
+/// The content of a part.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum What<'c> {
+enum GeminiPartData<'c> {
     Text(&'c str),
     InlineData(InlineData<'c>),
-    FunctionCall(Call<'c>),
-    FunctionResponse(Response<'c>),
+    FunctionCall(GeminiFunctionCall<'c>),
+    FunctionResponse(GeminiFunctionResponse<'c>),
 }
 
+/// An image or a document.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InlineData<'c> {
     mime_type: &'c str,
-    data: Base64<'c>,
+    data: Base64Bytes<'c>,
 }
 
+/// A tool call. Only generation 3 and later has ids.
 #[derive(Serialize)]
-struct Call<'c> {
+struct GeminiFunctionCall<'c> {
     name: &'c str,
-    args: Args<'c>,
+    args: CallArguments<'c>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'c str>,
 }
 
+/// The result of a tool call.
 #[derive(Serialize)]
-struct Response<'c> {
+struct GeminiFunctionResponse<'c> {
     name: &'c str,
-    response: Outcome<'c>,
+    response: GeminiFunctionOutput<'c>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'c str>,
 }
 
+/// The text of a result, by success or failure.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome<'c> {
+enum GeminiFunctionOutput<'c> {
     Output(Cow<'c, str>),
     Error(Cow<'c, str>),
 }
 
 /// Returns the body of a request.
-pub(in crate::wire) fn body(
+pub(in crate::wire) fn request_body(
     request: &ChatRequest,
     conversation: &Conversation<'_>,
-    target: &Target<'_>,
+    target: &RequestTarget<'_>,
 ) -> serde_json::Result<Vec<u8>> {
     let generation = generation(target.model);
-    let system: Vec<Part<'_>> =
+    let system: Vec<GeminiPart<'_>> =
         request.system.iter().filter(|text| !text.trim().is_empty()).map(|text| text_part(text)).collect();
     let config = generation_config(request, target.effort, generation);
-    let declared = request.tools.written(Provider::Gemini, declarations)?;
-    let messages: Vec<Said<'_, '_>> = conversation.iter().collect();
-    let body = Body {
-        generation_config: (config != Config::default()).then_some(config),
-        tools: declared.map(|function_declarations| [Tools { function_declarations }]),
-        system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
-        contents: sides(&messages).map(|turn| content(turn, generation)).collect(),
+    let tool_declarations = request.tools.serialized(Provider::Gemini, declarations)?;
+    let messages: Vec<ConversationMessage<'_, '_>> = conversation.iter().collect();
+    let body = GeminiRequest {
+        generation_config: (config != GenerationConfig::default()).then_some(config),
+        tools: tool_declarations.map(|function_declarations| [GeminiTools { function_declarations }]),
+        system_instruction: (!system.is_empty()).then_some(SystemInstruction { parts: system }),
+        contents: group_by_side(&messages).map(|group| group_content(group, generation)).collect(),
     };
-    written(&body, conversation)
+    serialize_body(&body, conversation)
 }
 
-fn declarations(tools: &[ToolSpec]) -> Vec<Declaration<'_>> {
+/// Returns the tools in the format of the provider.
+fn declarations(tools: &[ToolSpec]) -> Vec<FunctionDeclaration<'_>> {
     tools.iter().map(declaration).collect()
 }
 
-fn declaration(tool: &ToolSpec) -> Declaration<'_> {
+/// Returns a tool in the format of the provider.
+fn declaration(tool: &ToolSpec) -> FunctionDeclaration<'_> {
     let ToolSpec { name, description, parameters } = tool;
-    Declaration { name, description, parameters_json_schema: parameters }
+    FunctionDeclaration { name, description, parameters_json_schema: parameters }
 }
 
-fn generation_config(request: &ChatRequest, effort: Option<Effort>, generation: Generation) -> Config<'_> {
+/// Returns the options of the answer.
+fn generation_config(
+    request: &ChatRequest,
+    effort: Option<Effort>,
+    generation: GeminiGeneration,
+) -> GenerationConfig<'_> {
     let thinking_config = effort.and_then(|effort| match generation {
-        Generation::Plain => None,
-        Generation::Budgeted => Some(ThinkingConfig {
+        GeminiGeneration::WithoutThinking => None,
+        GeminiGeneration::Budgeted => Some(ThinkingConfig {
             include_thoughts: true,
             thinking_budget: Some(effort.budget_tokens()),
             thinking_level: None,
         }),
-        // Not every model of the generation has a level between the two.
-        Generation::Leveled => Some(ThinkingConfig {
+        // Not every model of this generation has a medium level.
+        GeminiGeneration::Leveled => Some(ThinkingConfig {
             include_thoughts: true,
             thinking_budget: None,
             thinking_level: Some(if effort == Effort::Low { "low" } else { "high" }),
         }),
     });
-    // Older models refuse a schema beside tools.
+    // Older models refuse a schema together with tools.
     let schema = request.answer_schema.as_ref().filter(|_| request.tools.is_empty());
-    Config {
+    GenerationConfig {
         max_output_tokens: request.max_output_tokens,
         thinking_config,
         response_mime_type: schema.map(|_| "application/json"),
@@ -197,90 +220,107 @@ fn generation_config(request: &ChatRequest, effort: Option<Effort>, generation: 
     }
 }
 
-fn generation(model: &str) -> Generation {
+/// Returns the generation of a model, by the version in its name.
+fn generation(model: &str) -> GeminiGeneration {
     let version = model.split_once("gemini-").map_or("", |(_, version)| version);
     match version.split('-').next().unwrap_or_default() {
-        "2.5" => Generation::Budgeted,
-        version if version.starts_with(|c: char| ('3'..='9').contains(&c)) => Generation::Leveled,
-        _ => Generation::Plain,
+        "2.5" => GeminiGeneration::Budgeted,
+        version if version.starts_with(|c: char| ('3'..='9').contains(&c)) => GeminiGeneration::Leveled,
+        _ => GeminiGeneration::WithoutThinking,
     }
 }
 
-/// Returns one side's turn. What a batch shows comes behind its last response, because as many responses as calls must
-/// be together.
-fn content<'c>(turn: &'c [Said<'c, '_>], generation: Generation) -> Content<'c> {
-    if turn.iter().any(is_model) {
-        let parts = turn.iter().flat_map(|said| model_parts(said.pieces, generation)).collect();
-        return Content { role: "model", parts };
+/// Returns the message for adjacent messages of one side. Media of a batch come after its last response, because
+/// the responses must be together and as many as the calls.
+fn group_content<'c>(
+    group: &'c [ConversationMessage<'c, '_>],
+    generation: GeminiGeneration,
+) -> GeminiContent<'c> {
+    if group.iter().any(is_model) {
+        let parts = group.iter().flat_map(|message| model_parts(message.pieces, generation)).collect();
+        return GeminiContent { role: "model", parts };
     }
-    let words = turn.iter().position(|said| matches!(said.speaker, Speaker::Human)).unwrap_or(turn.len());
-    let (results, words) = turn.split_at(words);
-    let mut parts: Vec<Part<'c>> = results.iter().filter_map(|said| response(*said, generation)).collect();
-    parts.extend(results.iter().flat_map(|said| media_of(*said)).map(inline));
-    parts.extend(words.iter().flat_map(|said| said.pieces).filter_map(|piece| match piece {
-        Piece::Text(text) => Some(text_part(text)),
-        Piece::Media(media) => Some(inline(media)),
-        Piece::Call { .. } | Piece::Thinking(_) | Piece::Opaque(_) => None,
+    let human_start =
+        group.iter().position(|message| matches!(message.speaker, Speaker::Human)).unwrap_or(group.len());
+    let (results, human_messages) = group.split_at(human_start);
+    let mut parts: Vec<GeminiPart<'c>> =
+        results.iter().filter_map(|message| response_part(*message, generation)).collect();
+    parts.extend(results.iter().flat_map(|message| media_pieces(*message)).map(inline_part));
+    parts.extend(human_messages.iter().flat_map(|message| message.pieces).filter_map(|piece| match piece {
+        MessagePiece::Text(text) => Some(text_part(text)),
+        MessagePiece::Media(media) => Some(inline_part(media)),
+        MessagePiece::Call { .. } | MessagePiece::Thinking(_) | MessagePiece::Opaque(_) => None,
     }));
-    Content { role: "user", parts }
+    GeminiContent { role: "user", parts }
 }
 
-fn model_parts<'c>(pieces: &'c [Piece<'_>], generation: Generation) -> Vec<Part<'c>> {
+/// Returns the parts of a model's message, with each signature on its part.
+fn model_parts<'c>(pieces: &'c [MessagePiece<'_>], generation: GeminiGeneration) -> Vec<GeminiPart<'c>> {
     let mut parts = Vec::with_capacity(pieces.len());
     let mut signature: Option<&str> = None;
     let mut is_first_call = true;
     for piece in pieces {
-        let what = match piece {
-            Piece::Thinking(own) if own.raw.get("text").is_some() => {
-                parts.push(Part::Raw(own.raw));
+        let data = match piece {
+            MessagePiece::Thinking(block) if block.raw.get("text").is_some() => {
+                parts.push(GeminiPart::Raw(block.raw));
                 continue;
             }
-            Piece::Thinking(own) => {
-                signature = own.raw["thoughtSignature"].as_str();
+            MessagePiece::Thinking(block) => {
+                signature = block.raw["thoughtSignature"].as_str();
                 continue;
             }
-            Piece::Opaque(own) => {
-                parts.push(Part::Raw(own.raw));
+            MessagePiece::Opaque(block) => {
+                parts.push(GeminiPart::Raw(block.raw));
                 continue;
             }
-            Piece::Text(text) => What::Text(text),
-            Piece::Media(media) => What::InlineData(inline_data(media)),
-            Piece::Call { id, name, args } => {
-                // Only the first call of a batch is signed, and only the newer models insist.
-                if generation == Generation::Leveled && is_first_call {
+            MessagePiece::Text(text) => GeminiPartData::Text(text),
+            MessagePiece::Media(media) => GeminiPartData::InlineData(inline_data(media)),
+            MessagePiece::Call { id, name, args } => {
+                // Only the first call of a batch carries a signature, and only newer models require one.
+                if generation == GeminiGeneration::Leveled && is_first_call {
                     signature = signature.or(Some(FOREIGN_SIGNATURE));
                 }
                 is_first_call = false;
-                let id = (generation == Generation::Leveled).then_some(id.as_ref());
-                What::FunctionCall(Call { name, args: *args, id })
+                let id = (generation == GeminiGeneration::Leveled).then_some(id.as_ref());
+                GeminiPartData::FunctionCall(GeminiFunctionCall { name, args: *args, id })
             }
         };
-        parts.push(Part::Signed { what, signature: signature.take() });
+        parts.push(GeminiPart::Signed { data, signature: signature.take() });
     }
     parts
 }
 
-const fn text_part(text: &str) -> Part<'_> {
-    Part::Signed { what: What::Text(text), signature: None }
+/// Returns a text as a part without a signature.
+const fn text_part(text: &str) -> GeminiPart<'_> {
+    GeminiPart::Signed { data: GeminiPartData::Text(text), signature: None }
 }
 
-const fn inline<'c>(media: &'c Media<'_>) -> Part<'c> {
-    Part::Signed { what: What::InlineData(inline_data(media)), signature: None }
+/// Returns an image or a document as a part without a signature.
+const fn inline_part<'c>(media: &'c MediaBytes<'_>) -> GeminiPart<'c> {
+    GeminiPart::Signed { data: GeminiPartData::InlineData(inline_data(media)), signature: None }
 }
 
-const fn inline_data<'c>(media: &'c Media<'_>) -> InlineData<'c> {
-    InlineData { mime_type: media.media_type, data: Base64(media.bytes) }
+/// Returns an image or a document in the format of the provider.
+const fn inline_data<'c>(media: &'c MediaBytes<'_>) -> InlineData<'c> {
+    InlineData { mime_type: media.media_type, data: Base64Bytes(media.bytes) }
 }
 
-fn response<'c>(said: Said<'c, '_>, generation: Generation) -> Option<Part<'c>> {
-    let Speaker::Tool { call_id, name, status } = said.speaker else { return None };
-    let text = joined_text(said);
+/// Returns a result as a part; `None` for other messages.
+fn response_part<'c>(
+    message: ConversationMessage<'c, '_>,
+    generation: GeminiGeneration,
+) -> Option<GeminiPart<'c>> {
+    let Speaker::Tool { call_id, name, status } = message.speaker else { return None };
+    let text = joined_text(message);
     let response = match status {
-        ToolStatus::Success => Outcome::Output(text),
-        ToolStatus::Error => Outcome::Error(text),
+        ToolStatus::Success => GeminiFunctionOutput::Output(text),
+        ToolStatus::Error => GeminiFunctionOutput::Error(text),
     };
-    let id = (generation == Generation::Leveled).then_some(call_id.as_ref());
-    Some(Part::Signed { what: What::FunctionResponse(Response { name, response, id }), signature: None })
+    let id = (generation == GeminiGeneration::Leveled).then_some(call_id.as_ref());
+    Some(GeminiPart::Signed {
+        data: GeminiPartData::FunctionResponse(GeminiFunctionResponse { name, response, id }),
+        signature: None,
+    })
 }
 
 #[cfg(test)]
@@ -288,14 +328,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_says_the_generation() {
+    fn the_generation_is_read_from_the_models_name() {
         for (model, expected) in [
-            ("gemini-1.5-pro", Generation::Plain),
-            ("gemini-2.0-flash", Generation::Plain),
-            ("gemini-2.5-flash-lite", Generation::Budgeted),
-            ("models/gemini-3-pro-preview", Generation::Leveled),
-            ("gemini-3.1-flash", Generation::Leveled),
-            ("gemma-3", Generation::Plain),
+            ("gemini-1.5-pro", GeminiGeneration::WithoutThinking),
+            ("gemini-2.0-flash", GeminiGeneration::WithoutThinking),
+            ("gemini-2.5-flash-lite", GeminiGeneration::Budgeted),
+            ("models/gemini-3-pro-preview", GeminiGeneration::Leveled),
+            ("gemini-3.1-flash", GeminiGeneration::Leveled),
+            ("gemma-3", GeminiGeneration::WithoutThinking),
         ] {
             assert_eq!(generation(model), expected, "{model}");
         }

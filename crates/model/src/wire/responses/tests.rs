@@ -1,13 +1,14 @@
-//! The traps of Responses, one test each; the fixtures are written by hand after the format's description.
+//! Tests of the pitfalls of Responses, one test each. The fixtures are written by hand from the format's
+//! documentation.
 
-use protocol::{Block, StopReason, Usage};
+use protocol::{ContentBlock, StopReason, Usage};
 use serde_json::{Value, json};
 
-use crate::chat::Part;
+use crate::chat::AnswerPart;
 use crate::name::Provider;
 use crate::settings::Effort;
-use crate::wire::fixture::{built, conversation, fault, read, target};
-use crate::wire::{Fault, Target};
+use crate::wire::fixture::{body_json, decode_events, decode_fault, official_target, sample_request};
+use crate::wire::{AnswerFault, RequestTarget};
 
 const REASONING: &str = r#"{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Two files."}],"encrypted_content":"Z2E="}"#;
 const COMPLETED: &str = r#"{"type":"response.completed","response":{"usage":{"input_tokens":12,"input_tokens_details":{"cached_tokens":4},"output_tokens":3}}}"#;
@@ -18,14 +19,18 @@ fn raw() -> Value {
 
 #[test]
 fn body_of_a_conversation() {
-    let target = Target { effort: Some(Effort::High), ..target("gpt-5") };
-    insta::assert_json_snapshot!(built(Provider::OpenAi, &conversation(Provider::OpenAi, raw()), &target));
+    let target = RequestTarget { effort: Some(Effort::High), ..official_target("gpt-5") };
+    insta::assert_json_snapshot!(body_json(
+        Provider::OpenAi,
+        &sample_request(Provider::OpenAi, raw()),
+        &target
+    ));
 }
 
 #[test]
 fn encrypted_reasoning_is_asked_of_models_that_reason() {
-    let request = conversation(Provider::OpenAi, raw());
-    for (model, asked) in [
+    let request = sample_request(Provider::OpenAi, raw());
+    for (model, is_requested) in [
         ("gpt-5.1-codex", true),
         ("o4-mini", true),
         ("codex-mini-latest", true),
@@ -34,8 +39,8 @@ fn encrypted_reasoning_is_asked_of_models_that_reason() {
         ("omni-moderation", false),
     ] {
         assert_eq!(
-            built(Provider::OpenAi, &request, &target(model)).get("include").is_some(),
-            asked,
+            body_json(Provider::OpenAi, &request, &official_target(model)).get("include").is_some(),
+            is_requested,
             "{model}"
         );
     }
@@ -43,8 +48,8 @@ fn encrypted_reasoning_is_asked_of_models_that_reason() {
 
 #[test]
 fn reasoning_that_cannot_be_sent_back_is_not() {
-    let request = conversation(Provider::OpenAi, json!({"id": "rs_1", "type": "reasoning", "summary": []}));
-    let body = built(Provider::OpenAi, &request, &target("gpt-5"));
+    let request = sample_request(Provider::OpenAi, json!({"id": "rs_1", "type": "reasoning", "summary": []}));
+    let body = body_json(Provider::OpenAi, &request, &official_target("gpt-5"));
     assert!(
         body["input"].as_array().is_some_and(|items| items.iter().all(|item| item["type"] != "reasoning"))
     );
@@ -52,17 +57,20 @@ fn reasoning_that_cannot_be_sent_back_is_not() {
 
 #[test]
 fn the_shortest_limit_is_sixteen_tokens() {
-    let mut request = conversation(Provider::OpenAi, raw());
-    for (asked, sent) in [(5, 16), (100, 100)] {
-        request.max_output_tokens = Some(asked);
-        assert_eq!(built(Provider::OpenAi, &request, &target("gpt-5"))["max_output_tokens"], sent);
+    let mut request = sample_request(Provider::OpenAi, raw());
+    for (requested, sent) in [(5, 16), (100, 100)] {
+        request.max_output_tokens = Some(requested);
+        assert_eq!(
+            body_json(Provider::OpenAi, &request, &official_target("gpt-5"))["max_output_tokens"],
+            sent
+        );
     }
 }
 
 #[test]
-fn reasoning_and_text_are_streamed_and_the_item_is_kept_as_it_came() {
+fn reasoning_and_text_are_streamed_and_the_item_is_stored_unchanged() {
     let done = format!(r#"{{"type":"response.output_item.done","output_index":0,"item":{REASONING}}}"#);
-    let (parts, message) = read("openai", &[
+    let (parts, message) = decode_events("openai", &[
         r#"{"type":"response.created","response":{"id":"resp_1"}}"#,
         r#"{"type":"response.in_progress","response":{"id":"resp_1"}}"#,
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}}"#,
@@ -80,15 +88,18 @@ fn reasoning_and_text_are_streamed_and_the_item_is_kept_as_it_came() {
     assert_eq!(
         parts,
         [
-            Part::Thinking("Two ".into()),
-            Part::Thinking("files.".into()),
-            Part::Text("Fé".into()),
-            Part::Text("\nrtig".into()),
+            AnswerPart::Thinking("Two ".into()),
+            AnswerPart::Thinking("files.".into()),
+            AnswerPart::Text("Fé".into()),
+            AnswerPart::Text("\nrtig".into()),
         ]
     );
-    let thinking =
-        Block::Thinking { text: "Two files.".into(), provider: Some("openai".into()), raw: Some(raw()) };
-    assert_eq!(message.content, [thinking, Block::text("Fé"), Block::text("rtig")]);
+    let thinking = ContentBlock::Thinking {
+        text: "Two files.".into(),
+        provider: Some("openai".into()),
+        raw: Some(raw()),
+    };
+    assert_eq!(message.content, [thinking, ContentBlock::text("Fé"), ContentBlock::text("rtig")]);
     assert_eq!((message.id.as_deref(), message.stop), (Some("resp_1"), Some(StopReason::EndTurn)));
     let expected = Usage { input_tokens: 12, output_tokens: 3, cache_read_tokens: 4, cache_write_tokens: 0 };
     assert_eq!(message.usage, Some(expected));
@@ -96,7 +107,7 @@ fn reasoning_and_text_are_streamed_and_the_item_is_kept_as_it_came() {
 
 #[test]
 fn parallel_calls_with_pieces_of_arguments() {
-    let (_, message) = read("openai", &[
+    let (_, message) = decode_events("openai", &[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"read","arguments":""}}"#,
         r#"{"type":"response.output_item.added","output_index":1,"item":{"id":"fc_2","type":"function_call","call_id":"call_2","name":"list","arguments":""}}"#,
         r#"{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{\"path\":"}"#,
@@ -110,8 +121,8 @@ fn parallel_calls_with_pieces_of_arguments() {
     assert_eq!(
         message.content,
         [
-            Block::ToolCall { id: "call_1".into(), name: "read".into(), args: json!({"path": "a"}) },
-            Block::ToolCall { id: "call_2".into(), name: "list".into(), args: json!({"dir": "."}) },
+            ContentBlock::ToolCall { id: "call_1".into(), name: "read".into(), args: json!({"path": "a"}) },
+            ContentBlock::ToolCall { id: "call_2".into(), name: "list".into(), args: json!({"dir": "."}) },
         ]
     );
     assert_eq!(message.stop, Some(StopReason::ToolCalls));
@@ -120,7 +131,7 @@ fn parallel_calls_with_pieces_of_arguments() {
 #[test]
 fn a_finished_item_fills_in_what_was_not_streamed() {
     let reasoning = format!(r#"{{"type":"response.output_item.done","output_index":0,"item":{REASONING}}}"#);
-    let (parts, message) = read("openai", &[
+    let (parts, message) = decode_events("openai", &[
         &reasoning,
         r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"message","content":[{"type":"output_text","text":"Hi"}]}}"#,
         r#"{"type":"response.output_item.done","output_index":2,"item":{"type":"web_search_call","id":"ws_1"}}"#,
@@ -128,9 +139,9 @@ fn a_finished_item_fills_in_what_was_not_streamed() {
         "[DONE]",
     ])
     .expect("it is read");
-    assert_eq!(parts, [Part::Thinking("Two files.".into()), Part::Text("Hi".into())]);
+    assert_eq!(parts, [AnswerPart::Thinking("Two files.".into()), AnswerPart::Text("Hi".into())]);
     assert_eq!(message.content.len(), 3);
-    assert!(matches!(&message.content[2], Block::Opaque { provider, .. } if provider == "openai"));
+    assert!(matches!(&message.content[2], ContentBlock::Opaque { provider, .. } if provider == "openai"));
 }
 
 #[test]
@@ -143,12 +154,12 @@ fn every_reason_to_stop_is_known() {
         let event =
             json!({"type": "response.incomplete", "response": {"incomplete_details": {"reason": reason}}})
                 .to_string();
-        let (_, message) = read("openai", &[&event]).expect("it is read");
+        let (_, message) = decode_events("openai", &[&event]).expect("it is read");
         assert_eq!(message.stop, Some(expected), "{reason}");
     }
     let refusal = r#"{"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"No."}"#;
-    let (_, message) = read("openai", &[refusal, COMPLETED]).expect("it is read");
-    assert_eq!((message.stop, message.content), (Some(StopReason::Refusal), vec![Block::text("No.")]));
+    let (_, message) = decode_events("openai", &[refusal, COMPLETED]).expect("it is read");
+    assert_eq!((message.stop, message.content), (Some(StopReason::Refusal), vec![ContentBlock::text("No.")]));
 }
 
 #[test]
@@ -166,7 +177,7 @@ fn an_error_inside_the_stream_is_an_error() {
         (r#"{"type":"error","code":"server_error","message":"x"}"#, 500),
     ] {
         assert!(
-            matches!(fault("openai", &[event]), Fault::Reported(report) if report.status == status),
+            matches!(decode_fault("openai", &[event]), AnswerFault::Reported(report) if report.status == status),
             "{event}"
         );
     }

@@ -10,38 +10,38 @@ pub use crate::message::{AiMessage, HumanMessage, ToolMessage};
 
 /// A message as it is stored: with the tag of [`crate::Message`] before its fields.
 #[derive(Serialize)]
-struct Tagged<'a, T> {
+struct TaggedMessage<'a, T> {
     #[serde(rename = "type")]
     tag: &'static str,
     #[serde(flatten)]
     message: &'a T,
 }
 
-fn tagged(tag: &'static str, message: &impl Serialize) -> serde_json::Result<RawJson> {
-    serde_json::value::to_raw_value(&Tagged { tag, message })
+fn tagged_json(tag: &'static str, message: &impl Serialize) -> serde_json::Result<RawJson> {
+    serde_json::value::to_raw_value(&TaggedMessage { tag, message })
 }
 
 impl EventBody for HumanMessage {
     const TYPE: EventType = EventType::HumanMessage;
 
-    fn stored_json(&self) -> serde_json::Result<RawJson> {
-        tagged("human", self)
+    fn to_stored_json(&self) -> serde_json::Result<RawJson> {
+        tagged_json("human", self)
     }
 }
 
 impl EventBody for AiMessage {
     const TYPE: EventType = EventType::AiMessage;
 
-    fn stored_json(&self) -> serde_json::Result<RawJson> {
-        tagged("ai", self)
+    fn to_stored_json(&self) -> serde_json::Result<RawJson> {
+        tagged_json("ai", self)
     }
 }
 
 impl EventBody for ToolMessage {
     const TYPE: EventType = EventType::ToolMessage;
 
-    fn stored_json(&self) -> serde_json::Result<RawJson> {
-        tagged("tool", self)
+    fn to_stored_json(&self) -> serde_json::Result<RawJson> {
+        tagged_json("tool", self)
     }
 }
 

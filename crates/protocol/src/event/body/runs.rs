@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::names::stored_names;
+use crate::event::names::stored_enum;
 use crate::ids::InterruptId;
 use crate::run::RunStatus;
 use crate::run::failure::RunFailure;
 
-stored_names! {
+stored_enum! {
     /// How a run came to be executed.
     #[derive(Default)]
-    pub enum RunBeginning {
+    pub enum RunStartKind {
         /// It was admitted.
         #[default]
         Admitted = "admitted",
@@ -19,7 +19,7 @@ stored_names! {
         /// This process took it over from one that is gone, or released it.
         TakenOver = "taken over",
         /// It ended with its admission: there was nothing to do, or the request could not be met.
-        EndedAtOnce = "ended at once",
+        EndedImmediately = "ended at once",
     }
 }
 
@@ -28,7 +28,7 @@ stored_names! {
 pub struct RunStarted {
     /// How it came to be executed.
     #[serde(default)]
-    pub how: RunBeginning,
+    pub how: RunStartKind,
     /// `provider/name` of its model; `None` when it calls none.
     pub model: Option<String>,
 }

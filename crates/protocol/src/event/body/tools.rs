@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::names::stored_names;
+use crate::event::names::stored_enum;
 use crate::ids::ThreadId;
 use crate::message::Usage;
 use crate::run::RunStatus;
 
-stored_names! {
+stored_enum! {
     /// What was decided about a tool call.
-    pub enum CallDecision {
+    pub enum ToolCallDecision {
         /// It is made as it was proposed.
         Approve = "approve",
         /// It is made with other arguments.
@@ -31,7 +31,7 @@ pub struct ToolCallDecided {
     /// The tool's name.
     pub tool: String,
     /// The decision.
-    pub decision: CallDecision,
+    pub decision: ToolCallDecision,
     /// Who decided, such as `person` or `rule`.
     pub by: String,
     /// The rule or policy that decided.

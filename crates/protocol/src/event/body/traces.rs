@@ -4,13 +4,13 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::event::names::stored_names;
+use crate::event::names::stored_enum;
 use crate::ids::HandoffId;
 use crate::message::Usage;
 
-stored_names! {
+stored_enum! {
     /// What an internal model call was for.
-    pub enum CallPurpose {
+    pub enum ModelCallPurpose {
         /// The draft of a handoff's summary.
         HandoffSummary = "handoff_summary",
         /// The summary of a compaction.
@@ -24,7 +24,7 @@ stored_names! {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ModelCalled {
     /// What it was for.
-    pub purpose: CallPurpose,
+    pub purpose: ModelCallPurpose,
     /// The handoff it drafted for.
     pub handoff_id: Option<HandoffId>,
     /// `provider/name` of the model.
@@ -50,7 +50,7 @@ impl Serialize for ModelCalled {
         map.serialize_entry("model", &self.model)?;
         map.serialize_entry("usage", &self.usage)?;
         map.serialize_entry("prompt_sha256", &self.prompt_sha256)?;
-        let problem = if self.purpose == CallPurpose::HandoffSummary { "error" } else { "problem" };
+        let problem = if self.purpose == ModelCallPurpose::HandoffSummary { "error" } else { "problem" };
         map.serialize_entry(problem, &self.problem)?;
         if let Some(trace) = &self.trace {
             map.serialize_entry("trace", trace)?;

@@ -1,26 +1,28 @@
-//! What is read of a thread before the model is asked, at first and once more.
+//! Tests of reading contexts: which events are read from nothing, and which with a cached context.
 
-mod archived;
+mod archive;
 
 use std::cell::RefCell;
 
 use jiff::Timestamp;
-use journal::{Sqlite, Store, Transaction, Write};
+use journal::{SqliteStore, Store, Transaction, Write};
 use protocol::{AssistantId, EventType, NewEvent, Thread};
 use serde_json::json;
 
 use super::*;
 
-fn fact(event_type: EventType) -> NewEvent {
+fn empty_event(event_type: EventType) -> NewEvent {
     NewEvent::new(event_type, &json!({"text": "what was before"}), Timestamp::UNIX_EPOCH).unwrap()
 }
 
 fn messages(count: usize) -> impl Iterator<Item = NewEvent> {
-    (0..count).map(|at| NewEvent::message(&Message::human(format!("m{at}")), Timestamp::UNIX_EPOCH).unwrap())
+    (0..count).map(|index| {
+        NewEvent::from_message(&Message::human(format!("m{index}")), Timestamp::UNIX_EPOCH).unwrap()
+    })
 }
 
-async fn journal_of(events: Vec<NewEvent>) -> (Sqlite, ThreadId) {
-    let store = Sqlite::in_memory().unwrap();
+async fn journal_with(events: Vec<NewEvent>) -> (SqliteStore, ThreadId) {
+    let store = SqliteStore::in_memory().unwrap();
     let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH);
     let thread_id = thread.thread_id;
     let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events }];
@@ -28,16 +30,16 @@ async fn journal_of(events: Vec<NewEvent>) -> (Sqlite, ThreadId) {
     (store, thread_id)
 }
 
-/// Returns the texts of the context of these events, and the seqs that were read for it.
+/// Returns the message texts of the context of these events, and the sequence numbers that were read for it.
 async fn read(events: Vec<NewEvent>) -> (Vec<String>, Vec<Seq>) {
-    let (store, thread_id) = journal_of(events).await;
+    let (store, thread_id) = journal_with(events).await;
     let seqs = RefCell::new(Vec::new());
     let page = async |query: EventQuery| {
         let page = store.events(thread_id, query).await?;
         seqs.borrow_mut().extend(page.iter().map(|event| event.seq));
         Ok(page)
     };
-    let context = whole(page).await.unwrap();
+    let context = build_context(page).await.unwrap();
     (context.messages.iter().map(Message::text).collect(), seqs.into_inner())
 }
 
@@ -45,36 +47,40 @@ async fn read(events: Vec<NewEvent>) -> (Vec<String>, Vec<Seq>) {
 async fn the_context_of_many_pages_is_in_order_and_read_once() {
     for count in [0, 1, CONTEXT_FIRST_ROWS, CONTEXT_PAGE_ROWS, CONTEXT_PAGE_ROWS * 2 + 7] {
         let (texts, mut seqs) = read(messages(count).collect()).await;
-        assert_eq!(texts, (0..count).map(|at| format!("m{at}")).collect::<Vec<_>>());
+        assert_eq!(texts, (0..count).map(|index| format!("m{index}")).collect::<Vec<_>>());
         seqs.sort_unstable();
         assert_eq!(seqs, (1..=count as Seq).collect::<Vec<_>>());
     }
 }
 
 #[tokio::test]
-async fn what_a_harness_said_is_known_when_it_is_read_and_when_it_is_followed() {
-    let said = |text: &str| NewEvent::message(&Message::human(text), Timestamp::UNIX_EPOCH).unwrap();
-    let flagged = |is_injected: bool| {
-        said("a reminder").with_metadata(&json!({"injected": is_injected, "about": "injected"})).unwrap()
+async fn injected_messages_are_known_in_a_new_and_in_an_extended_context() {
+    let human_event =
+        |text: &str| NewEvent::from_message(&Message::human(text), Timestamp::UNIX_EPOCH).unwrap();
+    let event_with_flag = |is_injected: bool| {
+        human_event("a reminder")
+            .with_metadata(&json!({"injected": is_injected, "about": "injected"}))
+            .unwrap()
     };
-    let (store, thread_id) = journal_of(vec![said("one"), flagged(true), flagged(false)]).await;
-    let contexts = Contexts::default();
-    let before = contexts.read(&store, thread_id).await.unwrap();
-    assert_eq!(Vec::from_iter(before.injected.iter().copied()), [2]);
-    let events = vec![said("two"), flagged(true)];
+    let (store, thread_id) =
+        journal_with(vec![human_event("one"), event_with_flag(true), event_with_flag(false)]).await;
+    let contexts = ContextCache::default();
+    let first = contexts.read_context(&store, thread_id).await.unwrap();
+    assert_eq!(Vec::from_iter(first.injected_seqs.iter().copied()), [2]);
+    let events = vec![human_event("two"), event_with_flag(true)];
     let writes = vec![Write::Append { thread_id, events }];
     store.commit(Transaction { fence: None, writes }).await.unwrap();
-    let followed = contexts.read(&store, thread_id).await.unwrap();
-    let anew = Contexts::default().read(&store, thread_id).await.unwrap();
-    assert_eq!(Vec::from_iter(followed.injected.iter().copied()), [2, 5]);
-    assert_eq!(followed, anew);
+    let extended = contexts.read_context(&store, thread_id).await.unwrap();
+    let fresh = ContextCache::default().read_context(&store, thread_id).await.unwrap();
+    assert_eq!(Vec::from_iter(extended.injected_seqs.iter().copied()), [2, 5]);
+    assert_eq!(extended, fresh);
 }
 
 #[tokio::test]
 async fn pages_before_the_last_boundary_are_never_read() {
     let mut events: Vec<NewEvent> = messages(CONTEXT_PAGE_ROWS * 3).collect();
-    events.push(fact(EventType::ImportedBoundary));
-    events.push(fact(EventType::ImportedSummary));
+    events.push(empty_event(EventType::ImportedBoundary));
+    events.push(empty_event(EventType::ImportedSummary));
     events.extend(messages(CONTEXT_PAGE_ROWS + 10));
     let (texts, seqs) = read(events).await;
     assert_eq!(texts.len(), CONTEXT_PAGE_ROWS + 11);
@@ -88,144 +94,158 @@ async fn pages_before_the_last_boundary_are_never_read() {
 }
 
 #[tokio::test]
-async fn a_sub_agents_boundary_does_not_end_the_reading() {
+async fn a_boundary_of_a_sub_agent_does_not_start_the_context() {
     let mut events: Vec<NewEvent> = messages(CONTEXT_PAGE_ROWS).collect();
-    events.push(fact(EventType::ImportedBoundary).with_metadata(&json!({"side": true})).unwrap());
+    events.push(empty_event(EventType::ImportedBoundary).with_metadata(&json!({"side": true})).unwrap());
     events.extend(messages(CONTEXT_PAGE_ROWS));
     assert_eq!(read(events).await.0.len(), CONTEXT_PAGE_ROWS * 2);
 }
 
 #[tokio::test]
-async fn what_explains_a_run_is_not_read() {
-    let mut events: Vec<NewEvent> = (0..CONTEXT_PAGE_ROWS * 2).map(|_| fact(EventType::RunStarted)).collect();
+async fn lifecycle_events_are_not_read() {
+    let mut events: Vec<NewEvent> =
+        (0..CONTEXT_PAGE_ROWS * 2).map(|_| empty_event(EventType::RunStarted)).collect();
     events.extend(messages(3));
     assert_eq!(read(events).await.1.len(), 3);
 }
 
-/// Returns the texts that `contexts` gives for the thread, and checks them against a fresh reading.
-async fn texts(contexts: &Contexts, store: &Sqlite, thread_id: ThreadId) -> Vec<String> {
-    let kept = contexts.read(store, thread_id).await.unwrap();
-    let fresh = Contexts::default().read(store, thread_id).await.unwrap();
-    assert_eq!(kept, fresh);
-    kept.messages.iter().map(Message::text).collect()
+/// Returns the message texts of the thread's context in `contexts`, after comparing it with a context read from
+/// nothing.
+async fn texts(contexts: &ContextCache, store: &SqliteStore, thread_id: ThreadId) -> Vec<String> {
+    let cached = contexts.read_context(store, thread_id).await.unwrap();
+    let fresh = ContextCache::default().read_context(store, thread_id).await.unwrap();
+    assert_eq!(cached, fresh);
+    cached.messages.iter().map(Message::text).collect()
 }
 
-async fn add(store: &Sqlite, thread_id: ThreadId, events: Vec<NewEvent>) {
+async fn append_events(store: &SqliteStore, thread_id: ThreadId, events: Vec<NewEvent>) {
     let writes = vec![Write::Append { thread_id, events }];
     store.commit(Transaction { fence: None, writes }).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_kept_context_is_what_a_fresh_reading_gives() {
-    let (store, thread_id) = journal_of(messages(3).collect()).await;
-    let contexts = Contexts::default();
+async fn a_cached_context_equals_one_read_from_nothing() {
+    let (store, thread_id) = journal_with(messages(3).collect()).await;
+    let contexts = ContextCache::default();
     assert_eq!(texts(&contexts, &store, thread_id).await.len(), 3);
-    add(&store, thread_id, vec![fact(EventType::RunStarted)]).await;
-    add(&store, thread_id, messages(CONTEXT_PAGE_ROWS * 2 + 1).collect()).await;
+    append_events(&store, thread_id, vec![empty_event(EventType::RunStarted)]).await;
+    append_events(&store, thread_id, messages(CONTEXT_PAGE_ROWS * 2 + 1).collect()).await;
     assert_eq!(texts(&contexts, &store, thread_id).await.len(), CONTEXT_PAGE_ROWS * 2 + 4);
     let rewind = Write::Rewind { thread_id, keep_seq: 2, at: Timestamp::UNIX_EPOCH };
     store.commit(Transaction { fence: None, writes: vec![rewind] }).await.unwrap();
     assert_eq!(texts(&contexts, &store, thread_id).await, ["m0", "m1"]);
-    add(&store, thread_id, messages(1).collect()).await;
+    append_events(&store, thread_id, messages(1).collect()).await;
     assert_eq!(texts(&contexts, &store, thread_id).await, ["m0", "m1", "m0"]);
-    add(&store, thread_id, vec![fact(EventType::ImportedBoundary)]).await;
-    add(&store, thread_id, messages(1).collect()).await;
+    append_events(&store, thread_id, vec![empty_event(EventType::ImportedBoundary)]).await;
+    append_events(&store, thread_id, messages(1).collect()).await;
     assert_eq!(texts(&contexts, &store, thread_id).await, ["m0"]);
 }
 
 #[tokio::test]
-async fn a_kept_context_reads_only_what_is_new() {
-    let (store, thread_id) = journal_of(messages(CONTEXT_PAGE_ROWS).collect()).await;
-    let first = whole(|query| store.events(thread_id, query)).await.unwrap();
-    add(&store, thread_id, messages(2).collect()).await;
+async fn a_cached_context_reads_only_new_events() {
+    let (store, thread_id) = journal_with(messages(CONTEXT_PAGE_ROWS).collect()).await;
+    let first = build_context(|query| store.events(thread_id, query)).await.unwrap();
+    append_events(&store, thread_id, messages(2).collect()).await;
     let read = RefCell::new(0);
     let page = async |query: EventQuery| {
         let page = store.events(thread_id, query).await?;
         *read.borrow_mut() += page.len();
         Ok(page)
     };
-    let second = follow(first, page).await.unwrap().unwrap();
+    let second = extend_from_journal(first, page).await.unwrap().unwrap();
     assert_eq!((second.messages.len(), read.into_inner()), (CONTEXT_PAGE_ROWS + 2, 3));
 }
 
 #[test]
-fn little_media_is_kept_and_none_of_the_newest_context_is_let_go() {
-    let contexts = Contexts::default();
-    let kept = |megabytes: usize| {
+fn cached_media_are_limited_and_the_newest_context_keeps_its_own() {
+    let contexts = ContextCache::default();
+    let context_with_media = |megabytes: usize| {
         let bytes: Arc<[u8]> = vec![0; megabytes << 20].into();
         let media = BTreeMap::from([("hash".to_owned(), bytes)]);
-        Kept { thread_id: ThreadId::generate(), context: Context { media, ..Context::default() } }
+        CachedContext {
+            thread_id: ThreadId::generate(),
+            context: ModelContext { media, ..ModelContext::default() },
+        }
     };
     for (megabytes, expected) in
         [(20, vec![20]), (10, vec![20, 10]), (20, vec![0, 10, 20]), (40, vec![0, 0, 0, 40])]
     {
-        contexts.keep(kept(megabytes));
-        let all = contexts.kept.lock();
-        let all: Vec<usize> =
-            all.iter().map(|kept| kept.context.media.values().map(|bytes| bytes.len() >> 20).sum()).collect();
-        assert_eq!(all, expected);
+        contexts.insert_cached(context_with_media(megabytes));
+        let entries = contexts.entries.lock();
+        let media_sizes: Vec<usize> = entries
+            .iter()
+            .map(|entry| entry.context.media.values().map(|bytes| bytes.len() >> 20).sum())
+            .collect();
+        assert_eq!(media_sizes, expected);
     }
 }
 
 #[tokio::test]
-async fn no_more_contexts_are_kept_than_the_limit() {
-    let contexts = Contexts::default();
+async fn the_number_of_cached_contexts_is_limited() {
+    let contexts = ContextCache::default();
     for _ in 0..CONTEXTS_MAX + 3 {
-        let (store, thread_id) = journal_of(messages(1).collect()).await;
-        contexts.read(&store, thread_id).await.unwrap();
+        let (store, thread_id) = journal_with(messages(1).collect()).await;
+        contexts.read_context(&store, thread_id).await.unwrap();
     }
-    assert_eq!(contexts.kept.lock().len(), CONTEXTS_MAX);
+    assert_eq!(contexts.entries.lock().len(), CONTEXTS_MAX);
 }
 
 #[test]
-fn h4_more_threads_that_take_turns_than_are_kept_do_not_all_lose_their_contexts() {
+fn h4_with_more_active_threads_than_cached_contexts_most_lookups_still_hit() {
     let (contexts, threads): (_, Vec<_>) =
-        (Contexts::default(), (0..70).map(|_| ThreadId::generate()).collect());
+        (ContextCache::default(), (0..70).map(|_| ThreadId::generate()).collect());
     let tokens = CONTEXT_TOKENS_MAX / 64;
-    let mut found = 0;
+    let mut hits = 0;
     for _ in 0..10 {
         for thread_id in threads.iter().copied() {
-            found += usize::from(contexts.take(thread_id).is_some());
-            contexts.keep(Kept { thread_id, context: Context { tokens, ..Context::default() } });
+            hits += usize::from(contexts.take_cached(thread_id).is_some());
+            contexts.insert_cached(CachedContext {
+                thread_id,
+                context: ModelContext { tokens, ..ModelContext::default() },
+            });
         }
     }
-    assert!(found > 700 / 2, "{found} of 700");
+    assert!(hits > 700 / 2, "{hits} of 700");
 }
 
-fn answered(counted: u64, estimated: u64) -> NewEvent {
+fn answer_with_usage(reported: u64, estimated: u64) -> NewEvent {
     let answer = AiMessage {
-        content: vec![Block::text("done")],
+        content: vec![ContentBlock::text("done")],
         model: Some("test/model".to_owned()),
-        usage: Some(protocol::Usage { input_tokens: counted, ..protocol::Usage::default() }),
+        usage: Some(protocol::Usage { input_tokens: reported, ..protocol::Usage::default() }),
         estimated_tokens: Some(estimated),
         ..AiMessage::default()
     };
-    NewEvent::message(&Message::Ai(answer), Timestamp::UNIX_EPOCH).unwrap()
+    NewEvent::from_message(&Message::Ai(answer), Timestamp::UNIX_EPOCH).unwrap()
 }
 
 #[tokio::test]
-async fn b18_what_a_model_counted_for_what_was_sent_is_the_measure_of_the_next_request() {
-    for (counted, estimated, times) in
-        [(1_500, 1_000, 1.5), (700, 1_000, 0.7), (90_000, 1_000, TIMES_MAX), (10, 1_000, TIMES_MIN)]
-    {
+async fn b18_the_reported_token_count_calibrates_the_next_request() {
+    for (reported, estimated, factor) in [
+        (1_500, 1_000, 1.5),
+        (700, 1_000, 0.7),
+        (90_000, 1_000, CALIBRATION_FACTOR_MAX),
+        (10, 1_000, CALIBRATION_FACTOR_MIN),
+    ] {
         let (store, thread_id) =
-            journal_of(messages(3).chain([answered(counted, estimated)]).collect()).await;
-        let context = Contexts::default().read(&store, thread_id).await.unwrap();
-        assert_eq!(context.times("test/model"), times, "{counted} of {estimated}");
-        assert_eq!(context.times("test/other"), 1.0, "another model counts otherwise");
-        let whole = ((context.tokens + 200) as f64 * times) as u64;
+            journal_with(messages(3).chain([answer_with_usage(reported, estimated)]).collect()).await;
+        let context = ContextCache::default().read_context(&store, thread_id).await.unwrap();
+        assert_eq!(context.calibration_factor("test/model"), factor, "{reported} of {estimated}");
+        assert_eq!(context.calibration_factor("test/other"), 1.0, "another model counts otherwise");
+        let whole = ((context.tokens + 200) as f64 * factor) as u64;
         assert_eq!(context.request_tokens("test/model", 200), whole);
     }
 }
 
 #[tokio::test]
-async fn l11_a_cut_changes_what_is_counted_and_not_how() {
-    let (store, thread_id) = journal_of(messages(3).chain([answered(2_000, 1_000)]).collect()).await;
-    let contexts = Contexts::default();
-    assert_eq!(contexts.read(&store, thread_id).await.unwrap().times("test/model"), 2.0);
-    add(&store, thread_id, vec![fact(EventType::ImportedBoundary)]).await;
-    add(&store, thread_id, messages(1).collect()).await;
-    let context = contexts.read(&store, thread_id).await.unwrap();
-    assert_eq!((context.messages.len(), context.times("test/model")), (1, 2.0));
+async fn l11_a_boundary_keeps_the_calibration() {
+    let (store, thread_id) =
+        journal_with(messages(3).chain([answer_with_usage(2_000, 1_000)]).collect()).await;
+    let contexts = ContextCache::default();
+    assert_eq!(contexts.read_context(&store, thread_id).await.unwrap().calibration_factor("test/model"), 2.0);
+    append_events(&store, thread_id, vec![empty_event(EventType::ImportedBoundary)]).await;
+    append_events(&store, thread_id, messages(1).collect()).await;
+    let context = contexts.read_context(&store, thread_id).await.unwrap();
+    assert_eq!((context.messages.len(), context.calibration_factor("test/model")), (1, 2.0));
     assert_eq!(context.request_tokens("test/model", 0), context.tokens * 2);
 }

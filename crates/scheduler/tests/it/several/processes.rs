@@ -1,68 +1,69 @@
-//! Two processes: one that is killed with runs in flight, and one that lives beside another on one database.
+//! Two processes on one database: one that is killed with active runs, and one that stays alive.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use agent::{Item, Position};
-use protocol::{Multitask, RunId, RunRequest, RunStatus, ThreadId};
-use scheduler::{CancelAction, Dispatch, Limits, Recovered, StreamPosition};
+use agent::{FramePosition, SubscriptionItem};
+use protocol::{MultitaskStrategy, RunId, RunRequest, RunStatus, ThreadId};
+use scheduler::{CancelAction, RecoveryReport, Scheduler, SchedulerLimits, StreamPosition};
 
-use crate::world::{
-    GATE, LOCAL, World, begun, ended, frames, gated, idle, is_busy, join, on, row, said, say, saying,
+use crate::fixture::{
+    GATE, LOCAL, SchedulerFixture, end_statuses, gated_model, is_busy, join, new_run_on, read_to_end,
+    run_row, submit_message, transcript_lines, user_request, wait_for_first_step, wait_until_idle,
 };
 
-/// Tells the other process where its world is.
-const FOLDER: &str = "SEGUE_TEST_FOLDER";
-/// Tells it how many threads to begin a run on.
-const THREADS: &str = "SEGUE_TEST_THREADS";
-/// Tells it how many runs to have wait on each.
-const WAITING: &str = "SEGUE_TEST_WAITING";
+/// The environment variable with the fixture's folder, for the peer process.
+const FOLDER_VAR: &str = "SEGUE_TEST_FOLDER";
+/// The environment variable with the number of threads on which the peer process starts a run.
+const THREADS_VAR: &str = "SEGUE_TEST_THREADS";
+/// The environment variable with the number of runs that the peer process queues on each thread.
+const QUEUED_VAR: &str = "SEGUE_TEST_WAITING";
 
-/// The part that runs in a process of its own: it begins runs, names them, and lives until its input is closed. Without the
-/// variables there is nothing to do.
+/// The body of the peer process: it starts runs, prints their ids, and lives until its standard input is closed. As a
+/// normal test, without the variables, it does nothing.
 #[tokio::test]
-async fn process_beside() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
+async fn peer_process() {
+    let Ok(folder) = std::env::var(FOLDER_VAR) else { return };
     let number = |name: &str| std::env::var(name).unwrap().parse::<usize>().unwrap();
-    let dispatch = World::at(folder.into()).dispatch(Limits::default());
-    let mut kept = Vec::new();
-    for _ in 0..number(THREADS) {
+    let scheduler = SchedulerFixture::at(folder.into()).new_scheduler(SchedulerLimits::default());
+    let mut created_runs = Vec::new();
+    for _ in 0..number(THREADS_VAR) {
         let thread = ThreadId::generate();
-        let request = RunRequest { stream_resumable: true, ..saying("slow") };
-        let mut created = dispatch.create(&LOCAL, on(thread, request)).await.unwrap();
-        begun(&mut created.live).await;
+        let request = RunRequest { stream_resumable: true, ..user_request("slow") };
+        let mut created = scheduler.create_run(&LOCAL, new_run_on(thread, request)).await.unwrap();
+        wait_for_first_step(&mut created.reader).await;
         println!("\nrun {thread} {}", created.run.run_id);
-        kept.push(created);
-        for _ in 0..number(WAITING) {
-            let created = say(&dispatch, thread, "behind").await;
+        created_runs.push(created);
+        for _ in 0..number(QUEUED_VAR) {
+            let created = submit_message(&scheduler, thread, "behind").await;
             println!("\nrun {thread} {}", created.run.run_id);
-            kept.push(created);
+            created_runs.push(created);
         }
     }
     println!("\nready");
     std::io::stdout().flush().unwrap();
     let closed = tokio::task::spawn_blocking(|| std::io::stdin().lines().count());
     closed.await.unwrap();
-    for created in &kept {
-        join(&dispatch, created).await;
+    for created in &created_runs {
+        join(&scheduler, created).await;
     }
 }
 
-struct Beside {
+struct PeerProcess {
     process: Child,
     input: Option<ChildStdin>,
     runs: Vec<(ThreadId, RunId)>,
     _output: Lines<BufReader<ChildStdout>>,
 }
 
-impl Beside {
-    /// Starts a process, and waits until its runs work and wait.
-    fn start(world: &World, (threads, waiting): (usize, usize)) -> Self {
+impl PeerProcess {
+    /// Starts a peer process and waits until its runs are active and queued.
+    fn start(fixture: &SchedulerFixture, threads: usize, queued_per_thread: usize) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "several::processes::process_beside", "--nocapture"]);
-        command.env(FOLDER, world.folder());
-        command.env(THREADS, threads.to_string()).env(WAITING, waiting.to_string());
+        command.args(["--exact", "several::processes::peer_process", "--nocapture"]);
+        command.env(FOLDER_VAR, fixture.folder());
+        command.env(THREADS_VAR, threads.to_string()).env(QUEUED_VAR, queued_per_thread.to_string());
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = process.stdin.take();
         let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -75,7 +76,7 @@ impl Beside {
                 _ => {}
             }
         }
-        assert_eq!(runs.len(), threads * (1 + waiting));
+        assert_eq!(runs.len(), threads * (1 + queued_per_thread));
         Self { process, input, runs, _output: output }
     }
 
@@ -84,158 +85,167 @@ impl Beside {
         self.process.wait().unwrap();
     }
 
-    /// Lets it end when its runs have.
+    /// Lets the process exit after its runs have ended.
     fn close(&mut self) {
         drop(self.input.take());
     }
 }
 
-impl Drop for Beside {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, which is as well.
+        // An error means that the process has exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-async fn succeeded(dispatch: &Arc<Dispatch>, runs: &[(ThreadId, RunId)]) {
+async fn assert_all_succeeded(scheduler: &Arc<Scheduler>, runs: &[(ThreadId, RunId)]) {
     for (thread_id, run_id) in runs {
-        let run = dispatch.join(&LOCAL, *thread_id, *run_id).await.unwrap();
+        let run = scheduler.join_run(&LOCAL, *thread_id, *run_id).await.unwrap();
         assert_eq!(run.status, RunStatus::Success, "{run:?}");
     }
 }
 
 #[tokio::test]
-async fn j2_after_a_kill_with_fifty_runs_in_flight_every_run_ends_and_every_reader_sees_the_rest() {
-    let (world, server) = (World::new(), gated("slow"));
-    world.configure(&server);
-    let mut other = Beside::start(&world, (50, 1));
-    other.kill();
-    let dispatch = world.dispatch(Limits::default());
-    let recovered = dispatch.recover().await.unwrap();
-    assert_eq!(recovered, Recovered { resumed: 50, waiting: 50, elsewhere: 0 });
+async fn j2_after_a_kill_with_fifty_active_runs_every_run_ends_and_every_reader_sees_the_continuation() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    fixture.configure(&server);
+    let mut peer = PeerProcess::start(&fixture, 50, 1);
+    peer.kill();
+    let scheduler = fixture.new_scheduler(SchedulerLimits::default());
+    let report = scheduler.recover().await.unwrap();
+    assert_eq!(report, RecoveryReport { resumed: 50, queued: 50, remote: 0 });
     let mut readers = Vec::new();
-    for (_, run_id) in &other.runs {
-        // Those that worked open their streams one by one as they are taken over.
-        let mut live = loop {
-            match dispatch.live(*run_id, Some(StreamPosition { seq: u64::MAX, sub: 0, n: 0 })) {
-                Some(live) => break live,
+    for (_, run_id) in &peer.runs {
+        // The active runs get their streams one by one as they are taken over.
+        let mut run_reader = loop {
+            match scheduler.run_reader(*run_id, Some(StreamPosition { seq: u64::MAX, sub: 0, index: 0 })) {
+                Some(run_reader) => break run_reader,
                 None => tokio::task::yield_now().await,
             }
         };
-        readers.push(tokio::spawn(async move { frames(&mut live).await }));
+        readers.push(tokio::spawn(async move { read_to_end(&mut run_reader).await }));
     }
-    server.open(GATE);
-    succeeded(&dispatch, &other.runs).await;
+    server.open_gate(GATE);
+    assert_all_succeeded(&scheduler, &peer.runs).await;
     for reader in readers {
-        assert_eq!(ended(&reader.await.unwrap()), [RunStatus::Success]);
+        assert_eq!(end_statuses(&reader.await.unwrap()), [RunStatus::Success]);
     }
-    for (thread_id, run_id) in other.runs.iter().step_by(2) {
-        let lines = said(&dispatch, *thread_id).await;
+    for (thread_id, run_id) in peer.runs.iter().step_by(2) {
+        let lines = transcript_lines(&scheduler, *thread_id).await;
         assert_eq!(lines, ["U: slow", "A: late", "U: behind", "A: late"]);
-        let again = frames(&mut dispatch.live(*run_id, None).unwrap()).await;
-        assert!(matches!(again[0], Item::Frame(at, _) if at == Position { seq: 3, sub: 1 }), "{again:?}");
+        let repeated = read_to_end(&mut scheduler.run_reader(*run_id, None).unwrap()).await;
+        assert!(
+            matches!(repeated[0], SubscriptionItem::Frame(position, _) if position == FramePosition { seq: 3, sub: 1 }),
+            "{repeated:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn i2_who_comes_back_after_a_kill_loses_nothing_but_the_beginning_of_what_is_done_anew() {
-    let (world, server) = (World::new(), gated("slow"));
-    world.configure(&server);
-    let mut other = Beside::start(&world, (1, 0));
-    other.kill();
-    let (thread_id, run_id) = other.runs[0];
-    let dispatch = world.dispatch(Limits::default());
-    let seq = dispatch.agent(&LOCAL).store().thread(thread_id).await.unwrap().unwrap().last_seq;
-    dispatch.recover().await.unwrap();
-    let at = |seq, sub| Some(StreamPosition { seq, sub, n: 0 });
-    let mut live = loop {
-        match dispatch.live(run_id, at(seq, 0)) {
-            Some(live) => break live,
+async fn i2_a_reader_that_reconnects_after_a_kill_loses_only_the_start_of_the_repeated_step() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    fixture.configure(&server);
+    let mut peer = PeerProcess::start(&fixture, 1, 0);
+    peer.kill();
+    let (thread_id, run_id) = peer.runs[0];
+    let scheduler = fixture.new_scheduler(SchedulerLimits::default());
+    let seq = scheduler.agent(&LOCAL).store().thread(thread_id).await.unwrap().unwrap().last_seq;
+    scheduler.recover().await.unwrap();
+    let position = |seq, sub| Some(StreamPosition { seq, sub, index: 0 });
+    let mut run_reader = loop {
+        match scheduler.run_reader(run_id, position(seq, 0)) {
+            Some(run_reader) => break run_reader,
             None => tokio::task::yield_now().await,
         }
     };
-    let items = frames(&mut dispatch.live(run_id, at(seq, 3)).unwrap()).await;
-    assert!(matches!(items[..], [Item::Gap { after }] if after == Position { seq, sub: 3 }), "{items:?}");
+    let items = read_to_end(&mut scheduler.run_reader(run_id, position(seq, 3)).unwrap()).await;
+    assert!(
+        matches!(items[..], [SubscriptionItem::Gap { after }] if after == FramePosition { seq, sub: 3 }),
+        "{items:?}"
+    );
     for (seq, sub) in [(seq, 2), (seq, 1), (seq - 1, 0), (0, 0)] {
-        let first = dispatch.live(run_id, at(seq, sub)).unwrap().try_next();
-        assert!(matches!(first, Some(Item::Frame(..))), "{first:?}");
+        let first = scheduler.run_reader(run_id, position(seq, sub)).unwrap().try_next();
+        assert!(matches!(first, Some(SubscriptionItem::Frame(..))), "{first:?}");
     }
-    server.open(GATE);
+    server.open_gate(GATE);
     assert_eq!(
-        ended(&frames(&mut live).await),
+        end_statuses(&read_to_end(&mut run_reader).await),
         [RunStatus::Success],
-        "whoever knew the newest event lost nothing"
+        "a reader at the newest event lost nothing"
     );
 }
 
 #[tokio::test]
-async fn j8_a_run_of_another_process_is_left_alone_and_waited_for() {
-    let (world, server) = (World::new(), gated("slow"));
-    world.configure(&server);
-    let mut other = Beside::start(&world, (1, 1));
-    let (thread, _) = other.runs[0];
-    let dispatch = world.dispatch(Limits::default());
-    let recovered = dispatch.recover().await.unwrap();
-    assert_eq!(recovered, Recovered { resumed: 0, waiting: 0, elsewhere: 1 });
-    let refused = RunRequest { multitask_strategy: Multitask::Reject, ..saying("now") };
-    assert!(is_busy(&dispatch.create(&LOCAL, on(thread, refused)).await));
-    let own = say(&dispatch, thread, "from here").await;
-    assert_eq!(own.run.status, RunStatus::Pending);
-    server.open(GATE);
-    other.close();
-    succeeded(&dispatch, &other.runs).await;
-    assert_eq!(join(&dispatch, &own).await.status, RunStatus::Success);
-    let people = said(&dispatch, thread).await.into_iter().filter(|line| line.starts_with("U:"));
-    assert_eq!(people.count(), 3, "each ran once");
+async fn j8_a_run_of_another_live_process_is_left_alone_and_waited_for() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    fixture.configure(&server);
+    let mut peer = PeerProcess::start(&fixture, 1, 1);
+    let (thread, _) = peer.runs[0];
+    let scheduler = fixture.new_scheduler(SchedulerLimits::default());
+    let report = scheduler.recover().await.unwrap();
+    assert_eq!(report, RecoveryReport { resumed: 0, queued: 0, remote: 1 });
+    let refused = RunRequest { multitask_strategy: MultitaskStrategy::Reject, ..user_request("now") };
+    assert!(is_busy(&scheduler.create_run(&LOCAL, new_run_on(thread, refused)).await));
+    let own_run = submit_message(&scheduler, thread, "from here").await;
+    assert_eq!(own_run.run.status, RunStatus::Pending);
+    server.open_gate(GATE);
+    peer.close();
+    assert_all_succeeded(&scheduler, &peer.runs).await;
+    assert_eq!(join(&scheduler, &own_run).await.status, RunStatus::Success);
+    let user_lines =
+        transcript_lines(&scheduler, thread).await.into_iter().filter(|line| line.starts_with("U:"));
+    assert_eq!(user_lines.count(), 3, "each run was executed once");
 }
 
 #[tokio::test]
-async fn j4_a_run_of_another_process_is_stopped_from_here() {
-    let (world, server) = (World::new(), gated("slow"));
-    world.configure(&server);
-    let other = Beside::start(&world, (2, 1));
-    let dispatch = world.dispatch(Limits::default());
-    let [(thread, run), (_, behind), (second, rolled), _] = other.runs[..] else { unreachable!("four runs") };
-    dispatch.cancel(&LOCAL, thread, behind, CancelAction::Interrupt).await.unwrap();
-    assert_eq!(row(&dispatch, behind).await.unwrap().status, RunStatus::Cancelled);
+async fn j4_a_run_of_another_process_can_be_cancelled_from_here() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    fixture.configure(&server);
+    let peer = PeerProcess::start(&fixture, 2, 1);
+    let scheduler = fixture.new_scheduler(SchedulerLimits::default());
+    let [(thread, run), (_, queued), (second, rolled_back), _] = peer.runs[..] else {
+        unreachable!("four runs")
+    };
+    scheduler.cancel_run(&LOCAL, thread, queued, CancelAction::Interrupt).await.unwrap();
+    assert_eq!(run_row(&scheduler, queued).await.unwrap().status, RunStatus::Cancelled);
     let stopped = tokio::join!(
-        dispatch.cancel(&LOCAL, thread, run, CancelAction::Interrupt),
-        dispatch.cancel(&LOCAL, thread, run, CancelAction::Interrupt)
+        scheduler.cancel_run(&LOCAL, thread, run, CancelAction::Interrupt),
+        scheduler.cancel_run(&LOCAL, thread, run, CancelAction::Interrupt)
     );
     assert!(matches!(stopped, (Ok(()), Ok(()))), "{stopped:?}");
-    assert_eq!(row(&dispatch, run).await.unwrap().status, RunStatus::Cancelled);
-    dispatch.cancel(&LOCAL, second, other.runs[3].1, CancelAction::Rollback).await.unwrap();
-    dispatch.cancel(&LOCAL, second, rolled, CancelAction::Rollback).await.unwrap();
-    assert!(row(&dispatch, rolled).await.is_none());
-    assert_eq!(said(&dispatch, second).await, Vec::<String>::new());
+    assert_eq!(run_row(&scheduler, run).await.unwrap().status, RunStatus::Cancelled);
+    scheduler.cancel_run(&LOCAL, second, peer.runs[3].1, CancelAction::Rollback).await.unwrap();
+    scheduler.cancel_run(&LOCAL, second, rolled_back, CancelAction::Rollback).await.unwrap();
+    assert!(run_row(&scheduler, rolled_back).await.is_none());
+    assert_eq!(transcript_lines(&scheduler, second).await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn i5_a_run_whose_process_died_can_be_stopped_before_anybody_took_it_over() {
-    let (world, server) = (World::new(), gated("slow"));
-    world.configure(&server);
-    let mut other = Beside::start(&world, (1, 1));
-    other.kill();
-    let [(thread, run), (_, behind)] = other.runs[..] else { unreachable!("two runs") };
-    let dispatch = world.dispatch(Limits::default());
-    dispatch.cancel(&LOCAL, thread, behind, CancelAction::Interrupt).await.unwrap();
-    dispatch.cancel(&LOCAL, thread, run, CancelAction::Interrupt).await.unwrap();
-    assert_eq!(row(&dispatch, run).await.unwrap().status, RunStatus::Cancelled);
-    idle(&dispatch).await;
+async fn i5_a_run_of_a_dead_process_can_be_cancelled_before_it_is_taken_over() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    fixture.configure(&server);
+    let mut peer = PeerProcess::start(&fixture, 1, 1);
+    peer.kill();
+    let [(thread, run), (_, queued)] = peer.runs[..] else { unreachable!("two runs") };
+    let scheduler = fixture.new_scheduler(SchedulerLimits::default());
+    scheduler.cancel_run(&LOCAL, thread, queued, CancelAction::Interrupt).await.unwrap();
+    scheduler.cancel_run(&LOCAL, thread, run, CancelAction::Interrupt).await.unwrap();
+    assert_eq!(run_row(&scheduler, run).await.unwrap().status, RunStatus::Cancelled);
+    wait_until_idle(&scheduler).await;
 }
 
 #[tokio::test]
-async fn j2_a_new_run_on_a_thread_whose_process_died_begins_once_the_old_one_is_done() {
-    let (world, server) = (World::new(), gated("slow"));
-    world.configure(&server);
-    let mut other = Beside::start(&world, (1, 0));
-    other.kill();
-    let (thread, run) = other.runs[0];
-    let dispatch = world.dispatch(Limits::default());
-    let own = say(&dispatch, thread, "from here").await;
-    server.open(GATE);
-    assert_eq!(join(&dispatch, &own).await.status, RunStatus::Success);
-    assert_eq!(row(&dispatch, run).await.unwrap().status, RunStatus::Success);
-    assert_eq!(said(&dispatch, thread).await[..3], ["U: slow", "A: late", "U: from here"]);
+async fn j2_a_new_run_on_a_thread_of_a_dead_process_starts_after_the_old_run_has_ended() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    fixture.configure(&server);
+    let mut peer = PeerProcess::start(&fixture, 1, 0);
+    peer.kill();
+    let (thread, run) = peer.runs[0];
+    let scheduler = fixture.new_scheduler(SchedulerLimits::default());
+    let own_run = submit_message(&scheduler, thread, "from here").await;
+    server.open_gate(GATE);
+    assert_eq!(join(&scheduler, &own_run).await.status, RunStatus::Success);
+    assert_eq!(run_row(&scheduler, run).await.unwrap().status, RunStatus::Success);
+    assert_eq!(transcript_lines(&scheduler, thread).await[..3], ["U: slow", "A: late", "U: from here"]);
 }

@@ -1,205 +1,224 @@
-//! Several servers that live on one database: what waits begins in the order in which it was asked for, whoever was asked;
-//! what one leaves another takes, and only one.
+//! Several live servers on one database: runs start in the order of their creation, whichever server accepted them, and
+//! the runs of a server that stops are taken over by exactly one other server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use journal::{Replica, Transaction, Write};
-use protocol::{Multitask, RunRequest, RunStatus, Scope, ThreadId};
-use scheduler::{CancelAction, Dispatch, Limits, Recovered};
+use protocol::{MultitaskStrategy, OwnerScope, RunRequest, RunStatus, ThreadId};
+use scheduler::{CancelAction, RecoveryReport, Scheduler, SchedulerLimits};
 
-use crate::webhooks::GRACE;
-use crate::world::{
-    GATE, LOCAL, World, begun, ended, frames, gated, gone, idle, is_busy, join, on, row, said, say, saying,
-    status,
+use crate::fixture::{
+    GATE, LOCAL, SchedulerFixture, drop_scheduler, end_statuses, gated_model, is_busy, join, new_run_on,
+    read_to_end, run_row, run_status, submit_message, transcript_lines, user_request, wait_for_first_step,
+    wait_until_idle,
 };
+use crate::webhooks::GRACE;
 
-fn of(strategy: Multitask, text: &str) -> RunRequest {
-    RunRequest { multitask_strategy: strategy, ..saying(text) }
+fn request_with_strategy(strategy: MultitaskStrategy, text: &str) -> RunRequest {
+    RunRequest { multitask_strategy: strategy, ..user_request(text) }
 }
 
-async fn asked(dispatch: &Arc<Dispatch>, thread: ThreadId) -> Vec<String> {
-    let said = said(dispatch, thread).await;
-    said.into_iter().filter_map(|line| line.strip_prefix("U: ").map(str::to_owned)).collect()
+async fn user_lines(scheduler: &Arc<Scheduler>, thread: ThreadId) -> Vec<String> {
+    let lines = transcript_lines(scheduler, thread).await;
+    lines.into_iter().filter_map(|line| line.strip_prefix("U: ").map(str::to_owned)).collect()
 }
 
 #[tokio::test]
-async fn h5_runs_of_a_thread_begin_in_the_order_in_which_they_were_asked_for_whichever_server_was_asked() {
-    let (world, server) = (World::new(), gated("slow"));
-    let servers = [world.over(&server), world.over(&server), world.over(&server)];
+async fn h5_runs_of_a_thread_start_in_the_order_of_their_creation_whichever_server_accepted_them() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let servers = [
+        fixture.scheduler_with_model(&server),
+        fixture.scheduler_with_model(&server),
+        fixture.scheduler_with_model(&server),
+    ];
     let thread = ThreadId::generate();
-    let mut slow = say(&servers[0], thread, "slow").await;
-    begun(&mut slow.live).await;
+    let mut slow = submit_message(&servers[0], thread, "slow").await;
+    wait_for_first_step(&mut slow.reader).await;
     let mut runs = Vec::new();
     for number in 1..=9 {
-        let dispatch = &servers[number % 3];
-        runs.push((dispatch, say(dispatch, thread, &format!("number {number}")).await));
+        let scheduler = &servers[number % 3];
+        runs.push((scheduler, submit_message(scheduler, thread, &format!("number {number}")).await));
     }
-    server.open(GATE);
-    for (dispatch, created) in &runs {
-        assert_eq!(join(dispatch, created).await.status, RunStatus::Success);
+    server.open_gate(GATE);
+    for (scheduler, created) in &runs {
+        assert_eq!(join(scheduler, created).await.status, RunStatus::Success);
     }
     let expected: Vec<String> =
         ["slow".to_owned()].into_iter().chain((1..=9).map(|number| format!("number {number}"))).collect();
-    assert_eq!(asked(&servers[1], thread).await, expected);
+    assert_eq!(user_lines(&servers[1], thread).await, expected);
 }
 
 #[tokio::test]
-async fn h5_a_run_that_displaces_what_works_goes_before_those_that_wait_in_another_server() {
-    let (world, server) = (World::new(), gated("slow"));
-    let (there, here) = (world.over(&server), world.over(&server));
+async fn h5_a_run_that_displaces_the_active_one_starts_before_runs_queued_on_another_server() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
     let thread = ThreadId::generate();
-    let mut slow = say(&there, thread, "slow").await;
-    begun(&mut slow.live).await;
-    let behind = say(&there, thread, "behind").await;
-    let urgent = here.create(&LOCAL, on(thread, of(Multitask::Interrupt, "urgent"))).await.unwrap();
-    assert_eq!(ended(&frames(&mut slow.live).await), [RunStatus::Cancelled]);
-    server.open(GATE);
-    for (dispatch, created) in [(&there, &behind), (&here, &urgent)] {
-        assert_eq!(join(dispatch, created).await.status, RunStatus::Success);
+    let mut slow = submit_message(&remote, thread, "slow").await;
+    wait_for_first_step(&mut slow.reader).await;
+    let later = submit_message(&remote, thread, "behind").await;
+    let urgent = local
+        .create_run(&LOCAL, new_run_on(thread, request_with_strategy(MultitaskStrategy::Interrupt, "urgent")))
+        .await
+        .unwrap();
+    assert_eq!(end_statuses(&read_to_end(&mut slow.reader).await), [RunStatus::Cancelled]);
+    server.open_gate(GATE);
+    for (scheduler, created) in [(&remote, &later), (&local, &urgent)] {
+        assert_eq!(join(scheduler, created).await.status, RunStatus::Success);
     }
-    assert_eq!(status(&here, &slow).await, Some(RunStatus::Cancelled));
-    assert_eq!(asked(&here, thread).await, ["slow", "urgent", "behind"]);
+    assert_eq!(run_status(&local, &slow).await, Some(RunStatus::Cancelled));
+    assert_eq!(user_lines(&local, thread).await, ["slow", "urgent", "behind"]);
 }
 
 #[tokio::test]
-async fn h5_a_run_that_would_rather_not_wait_is_refused_where_another_waits_in_another_server() {
-    let (world, server) = (World::new(), gated("slow"));
-    world.configure(&server);
-    let there = world.dispatch(Limits { runs_max: 1, ..Limits::default() });
-    let here = world.dispatch(Limits::default());
-    let slow = say(&there, ThreadId::generate(), "slow").await;
+async fn h5_a_run_with_the_strategy_reject_is_refused_while_a_run_is_queued_on_another_server() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    fixture.configure(&server);
+    let remote = fixture.new_scheduler(SchedulerLimits { runs_max: 1, ..SchedulerLimits::default() });
+    let local = fixture.new_scheduler(SchedulerLimits::default());
+    let slow = submit_message(&remote, ThreadId::generate(), "slow").await;
     let thread = ThreadId::generate();
-    let waits = say(&there, thread, "waits").await;
-    assert_eq!(waits.run.status, RunStatus::Pending, "no other may work there");
-    assert!(is_busy(&here.create(&LOCAL, on(thread, of(Multitask::Reject, "now"))).await));
-    let behind = say(&here, thread, "behind").await;
-    server.open(GATE);
-    for (dispatch, created) in [(&there, &slow), (&there, &waits), (&here, &behind)] {
-        assert_eq!(join(dispatch, created).await.status, RunStatus::Success);
+    let queued = submit_message(&remote, thread, "waits").await;
+    assert_eq!(queued.run.status, RunStatus::Pending, "the server has reached its limit of active runs");
+    assert!(is_busy(
+        &local
+            .create_run(&LOCAL, new_run_on(thread, request_with_strategy(MultitaskStrategy::Reject, "now")))
+            .await
+    ));
+    let later = submit_message(&local, thread, "behind").await;
+    server.open_gate(GATE);
+    for (scheduler, created) in [(&remote, &slow), (&remote, &queued), (&local, &later)] {
+        assert_eq!(join(scheduler, created).await.status, RunStatus::Success);
     }
-    assert_eq!(asked(&here, thread).await, ["waits", "behind"]);
+    assert_eq!(user_lines(&local, thread).await, ["waits", "behind"]);
 }
 
 #[tokio::test]
-async fn j3_what_a_dead_server_left_is_taken_by_one_of_those_that_live() {
+async fn j3_each_run_of_a_dead_server_is_taken_over_by_one_live_server() {
     const RUNS: usize = 20;
-    let (world, server) = (World::new(), gated("slow"));
-    let there = world.over(&server);
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let remote = fixture.scheduler_with_model(&server);
     let mut threads = Vec::new();
     for _ in 0..RUNS {
         let thread = ThreadId::generate();
-        let mut slow = say(&there, thread, "slow").await;
-        begun(&mut slow.live).await;
-        let waits = say(&there, thread, "waits").await;
-        threads.push((thread, slow.run.run_id, waits.run.run_id));
+        let mut slow = submit_message(&remote, thread, "slow").await;
+        wait_for_first_step(&mut slow.reader).await;
+        let queued = submit_message(&remote, thread, "waits").await;
+        threads.push((thread, slow.run.run_id, queued.run.run_id));
     }
-    there.shutdown(Duration::ZERO).await;
-    gone(there).await;
-    let servers = [(); 3].map(|()| world.dispatch(Limits::default()));
-    let recovered = futures::future::join_all(servers.iter().map(|server| server.recover())).await;
-    assert!(recovered.iter().all(Result::is_ok), "{recovered:?}");
-    server.open(GATE);
-    for (thread, slow, waits) in &threads {
-        for run_id in [slow, waits] {
-            let run = servers[0].join(&LOCAL, *thread, *run_id).await.unwrap();
+    remote.shutdown(Duration::ZERO).await;
+    drop_scheduler(remote).await;
+    let servers = [(); 3].map(|()| fixture.new_scheduler(SchedulerLimits::default()));
+    let reports = futures::future::join_all(servers.iter().map(|server| server.recover())).await;
+    assert!(reports.iter().all(Result::is_ok), "{reports:?}");
+    server.open_gate(GATE);
+    for (thread, slow, queued) in &threads {
+        for run_id in [slow, queued] {
+            let run = servers[0].join_run(&LOCAL, *thread, *run_id).await.unwrap();
             assert_eq!(run.status, RunStatus::Success, "{run:?}");
         }
-        assert_eq!(said(&servers[0], *thread).await, ["U: slow", "A: late", "U: waits", "A: late"]);
+        assert_eq!(
+            transcript_lines(&servers[0], *thread).await,
+            ["U: slow", "A: late", "U: waits", "A: late"]
+        );
     }
-    let figures = servers.each_ref().map(|server| server.figures());
-    assert_eq!(figures.iter().map(|figures| figures.taken_over).sum::<usize>(), RUNS, "{figures:?}");
-    assert_eq!(figures.iter().map(|figures| figures.lost).sum::<usize>(), 0, "{figures:?}");
+    let metrics = servers.each_ref().map(|server| server.metrics());
+    assert_eq!(metrics.iter().map(|metrics| metrics.taken_over).sum::<usize>(), RUNS, "{metrics:?}");
+    assert_eq!(metrics.iter().map(|metrics| metrics.lost_runs).sum::<usize>(), 0, "{metrics:?}");
 }
 
 #[tokio::test]
-async fn j5_a_server_that_ends_gives_its_runs_to_one_that_lives_at_once() {
-    let (world, server) = (World::new(), gated("slow"));
-    let (there, here) = (world.over(&server), world.over(&server));
-    here.recover().await.unwrap();
+async fn j5_a_server_that_shuts_down_passes_its_runs_to_a_live_server_at_once() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
+    local.recover().await.unwrap();
     let thread = ThreadId::generate();
-    let mut slow = say(&there, thread, "slow").await;
-    begun(&mut slow.live).await;
-    let waits = say(&there, thread, "waits").await;
-    // It lives still, and its leases would last for long.
-    there.shutdown(Duration::ZERO).await;
-    server.open(GATE);
-    // What was cut off in the middle of a step waits for the end of its lease, unless its process is gone.
-    gone(there).await;
-    for created in [&slow, &waits] {
-        assert_eq!(join(&here, created).await.status, RunStatus::Success);
+    let mut slow = submit_message(&remote, thread, "slow").await;
+    wait_for_first_step(&mut slow.reader).await;
+    let queued = submit_message(&remote, thread, "waits").await;
+    // The first server is still alive, and its leases would last for a long time.
+    remote.shutdown(Duration::ZERO).await;
+    server.open_gate(GATE);
+    // A run that was stopped in the middle of a step waits for the end of its lease, unless its process is gone.
+    drop_scheduler(remote).await;
+    for created in [&slow, &queued] {
+        assert_eq!(join(&local, created).await.status, RunStatus::Success);
     }
-    assert_eq!(said(&here, thread).await, ["U: slow", "A: late", "U: waits", "A: late"]);
+    assert_eq!(transcript_lines(&local, thread).await, ["U: slow", "A: late", "U: waits", "A: late"]);
 }
 
 #[tokio::test]
-async fn j5_what_waits_in_a_server_that_ends_begins_in_another_before_that_has_ended() {
-    let (world, server) = (World::new(), gated("slow"));
-    world.configure(&server);
-    let there = world.dispatch(Limits { runs_max: 1, ..Limits::default() });
-    let here = world.dispatch(Limits::default());
-    here.recover().await.unwrap();
-    let mut slow = say(&there, ThreadId::generate(), "slow").await;
-    begun(&mut slow.live).await;
-    let waits = say(&there, ThreadId::generate(), "waits").await;
-    let ending = tokio::spawn({
-        let there = Arc::clone(&there);
-        async move { there.shutdown(GRACE).await }
+async fn j5_runs_queued_on_a_server_that_shuts_down_start_on_another_before_the_first_has_stopped() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    fixture.configure(&server);
+    let remote = fixture.new_scheduler(SchedulerLimits { runs_max: 1, ..SchedulerLimits::default() });
+    let local = fixture.new_scheduler(SchedulerLimits::default());
+    local.recover().await.unwrap();
+    let mut slow = submit_message(&remote, ThreadId::generate(), "slow").await;
+    wait_for_first_step(&mut slow.reader).await;
+    let queued = submit_message(&remote, ThreadId::generate(), "waits").await;
+    let shutdown = tokio::spawn({
+        let remote = Arc::clone(&remote);
+        async move { remote.shutdown(GRACE).await }
     });
-    assert_eq!(join(&here, &waits).await.status, RunStatus::Success);
-    assert_eq!(status(&here, &slow).await, Some(RunStatus::Running), "it is in the middle of a step");
-    server.open(GATE);
-    ending.await.unwrap();
-    drop((slow, waits));
-    gone(there).await;
-    idle(&here).await;
+    assert_eq!(join(&local, &queued).await.status, RunStatus::Success);
+    assert_eq!(run_status(&local, &slow).await, Some(RunStatus::Running), "it is in the middle of a step");
+    server.open_gate(GATE);
+    shutdown.await.unwrap();
+    drop((slow, queued));
+    drop_scheduler(remote).await;
+    wait_until_idle(&local).await;
 }
 
 #[tokio::test]
-async fn j4_of_several_servers_that_stop_a_run_all_are_answered() {
-    let (world, server) = (World::new(), gated("slow"));
-    let servers = [world.over(&server), world.over(&server), world.over(&server)];
+async fn j4_all_servers_that_cancel_one_run_get_a_response() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let servers = [
+        fixture.scheduler_with_model(&server),
+        fixture.scheduler_with_model(&server),
+        fixture.scheduler_with_model(&server),
+    ];
     let thread = ThreadId::generate();
-    let mut slow = say(&servers[0], thread, "slow").await;
-    begun(&mut slow.live).await;
-    // Each has read once, so that none is still connecting when another's stop has had its effect: that run had ended before.
-    for dispatch in &servers {
-        assert_eq!(status(dispatch, &slow).await, Some(RunStatus::Running));
+    let mut slow = submit_message(&servers[0], thread, "slow").await;
+    wait_for_first_step(&mut slow.reader).await;
+    // Each server reads once before the cancellation. Otherwise the run could end while a server is still connecting.
+    for scheduler in &servers {
+        assert_eq!(run_status(scheduler, &slow).await, Some(RunStatus::Running));
     }
-    let stop = |dispatch: &Arc<Dispatch>| {
-        let dispatch = Arc::clone(dispatch);
+    let stop = |scheduler: &Arc<Scheduler>| {
+        let scheduler = Arc::clone(scheduler);
         let run_id = slow.run.run_id;
-        async move { dispatch.cancel(&LOCAL, thread, run_id, CancelAction::Interrupt).await }
+        async move { scheduler.cancel_run(&LOCAL, thread, run_id, CancelAction::Interrupt).await }
     };
-    for stopped in futures::future::join_all(servers.iter().map(stop)).await {
-        stopped.unwrap();
+    for result in futures::future::join_all(servers.iter().map(stop)).await {
+        result.unwrap();
     }
-    assert_eq!(ended(&frames(&mut slow.live).await), [RunStatus::Cancelled]);
-    assert_eq!(row(&servers[2], slow.run.run_id).await.unwrap().status, RunStatus::Cancelled);
+    assert_eq!(end_statuses(&read_to_end(&mut slow.reader).await), [RunStatus::Cancelled]);
+    assert_eq!(run_row(&servers[2], slow.run.run_id).await.unwrap().status, RunStatus::Cancelled);
 }
 
 #[tokio::test]
-async fn j2_a_server_that_was_late_to_say_that_it_lives_takes_nothing_from_itself() {
-    let (world, server) = (World::new(), gated("slow"));
-    let dispatch = world.over(&server);
+async fn j2_a_server_with_a_late_heartbeat_does_not_take_over_its_own_runs() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let scheduler = fixture.scheduler_with_model(&server);
     let thread = ThreadId::generate();
-    let mut slow = say(&dispatch, thread, "slow").await;
-    begun(&mut slow.live).await;
-    let mut behind = say(&dispatch, thread, "behind").await;
-    let agent = dispatch.agent(&Scope::Everyone);
+    let mut slow = submit_message(&scheduler, thread, "slow").await;
+    wait_for_first_step(&mut slow.reader).await;
+    let mut later = submit_message(&scheduler, thread, "behind").await;
+    let agent = scheduler.agent(&OwnerScope::Everyone);
     let store = agent.store();
     let replica = store.replicas().await.unwrap().pop().unwrap();
     let now = replica.alive_until;
     let late = Replica { alive_until: Timestamp::UNIX_EPOCH, ..replica };
     store
-        .commit(Transaction { fence: None, writes: vec![Write::Announce { replica: late, now }] })
+        .commit(Transaction { fence: None, writes: vec![Write::RecordHeartbeat { replica: late, now }] })
         .await
         .unwrap();
-    let nothing = Recovered::default();
-    assert_eq!(dispatch.recover().await.unwrap(), nothing);
-    server.open(GATE);
-    for created in [&mut slow, &mut behind] {
-        assert_eq!(ended(&frames(&mut created.live).await), [RunStatus::Success]);
+    let empty_report = RecoveryReport::default();
+    assert_eq!(scheduler.recover().await.unwrap(), empty_report);
+    server.open_gate(GATE);
+    for created in [&mut slow, &mut later] {
+        assert_eq!(end_statuses(&read_to_end(&mut created.reader).await), [RunStatus::Success]);
     }
 }

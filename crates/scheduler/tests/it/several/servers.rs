@@ -1,158 +1,172 @@
-//! Several servers on one home folder: what one that died left is done once, and what another one still needs is left to it.
+//! Several servers on one home folder: the work of a dead server is done exactly once, and data of a live one is left
+//! alone.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{Multitask, RunRequest, RunStatus, ThreadId};
-use scheduler::{CancelAction, Dispatch, IfNotExists, Limits, NewRun, WebhookTargets};
+use protocol::{MultitaskStrategy, RunRequest, RunStatus, ThreadId};
+use scheduler::{CancelAction, IfNotExists, NewRun, Scheduler, SchedulerLimits, WebhookTargetPolicy};
 
-use crate::webhooks::{GRACE, Receiver, again};
-use crate::world::{
-    GATE, LOCAL, World, answering, begun, ended, frames, gated, gone, idle, join, on, row, said, say, saying,
-    working,
+use crate::fixture::{
+    GATE, LOCAL, SchedulerFixture, answering_model, drop_scheduler, end_statuses, gated_model, join,
+    new_run_on, read_to_end, run_row, submit_message, transcript_lines, user_request, wait_for_first_step,
+    wait_until_idle, wait_until_running,
 };
+use crate::webhooks::{GRACE, WebhookServer, reopen_scheduler};
 
-/// Stops a server so that its process counts as gone, with all that worked and waited.
-async fn dies(dispatch: Arc<Dispatch>) {
-    dispatch.shutdown(Duration::ZERO).await;
-    gone(dispatch).await;
+/// Shuts a server down without grace and drops it, so that its process counts as dead.
+async fn kill_scheduler(scheduler: Arc<Scheduler>) {
+    scheduler.shutdown(Duration::ZERO).await;
+    drop_scheduler(scheduler).await;
 }
 
 #[tokio::test]
-async fn j8_what_a_dead_server_left_is_done_and_told_once_by_two_that_live() {
-    let (world, server, mut receiver) = (World::new(), gated("slow"), Receiver::start().await);
-    world.configure(&server);
-    let limits = Limits { runs_max: 1, webhook_targets: WebhookTargets::Any, ..Limits::default() };
-    let first = world.dispatch(limits);
+async fn j8_the_runs_of_a_dead_server_are_executed_and_delivered_once_by_two_live_servers() {
+    let (fixture, server, mut receiver) =
+        (SchedulerFixture::new(), gated_model("slow"), WebhookServer::start().await);
+    fixture.configure(&server);
+    let limits = SchedulerLimits {
+        runs_max: 1,
+        webhook_targets: WebhookTargetPolicy::Any,
+        ..SchedulerLimits::default()
+    };
+    let first = fixture.new_scheduler(limits);
     let threads: Vec<ThreadId> = (0..5).map(|_| ThreadId::generate()).collect();
     let mut runs = Vec::new();
     for thread in &threads {
-        let request = RunRequest { temporary: true, ..receiver.asked("slow") };
-        runs.push(first.create(&LOCAL, on(*thread, request)).await.unwrap().run);
+        let request = RunRequest { temporary: true, ..receiver.request_with_webhook("slow") };
+        runs.push(first.create_run(&LOCAL, new_run_on(*thread, request)).await.unwrap().run);
     }
     assert_eq!(runs.iter().filter(|run| run.status == RunStatus::Pending).count(), 4);
-    dies(first).await;
+    kill_scheduler(first).await;
 
-    let servers = [again(&world), again(&world)];
+    let servers = [reopen_scheduler(&fixture), reopen_scheduler(&fixture)];
     let (left, right) = tokio::join!(servers[0].recover(), servers[1].recover());
-    assert!(left.unwrap().waiting + right.unwrap().waiting >= 4);
+    assert!(left.unwrap().queued + right.unwrap().queued >= 4);
     for run in &runs {
-        working(&servers[0], run.run_id).await;
+        wait_until_running(&servers[0], run.run_id).await;
     }
-    // Whoever is second at one sees that, and tells nobody.
+    // A server that loses the race for a run notices it and delivers nothing.
     for server in &servers {
-        while server.figures().waiting > 0 {
+        while server.metrics().queued > 0 {
             tokio::task::yield_now().await;
         }
     }
-    assert!(receiver.told.try_recv().is_err(), "they work");
-    server.open(GATE);
-    let mut told = Vec::new();
+    assert!(receiver.requests.try_recv().is_err(), "the runs are still active");
+    server.open_gate(GATE);
+    let mut delivered = Vec::new();
     for _ in &runs {
-        let one = receiver.told.recv().await.unwrap();
-        assert_eq!(one["status"], "success");
-        told.push(one["run_id"].as_str().unwrap().to_owned());
+        let request = receiver.requests.recv().await.unwrap();
+        assert_eq!(request["status"], "success");
+        delivered.push(request["run_id"].as_str().unwrap().to_owned());
     }
     for server in &servers {
-        idle(server).await;
+        wait_until_idle(server).await;
     }
     for server in servers {
         server.shutdown(GRACE).await;
     }
-    assert!(receiver.told.try_recv().is_err(), "each is told of once");
-    told.sort();
+    assert!(receiver.requests.try_recv().is_err(), "each webhook is delivered once");
+    delivered.sort();
     let mut expected: Vec<String> = runs.iter().map(|run| run.run_id.to_string()).collect();
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(delivered, expected);
 }
 
 #[tokio::test]
-async fn j10_what_a_dead_server_owed_is_told_by_one_of_two_that_live() {
-    let (world, server, mut receiver) = (World::new(), answering("yes"), Receiver::start().await);
-    world.configure(&server);
-    let first = world.dispatch(Limits { webhook_targets: WebhookTargets::Any, ..Limits::default() });
+async fn j10_pending_webhooks_of_a_dead_server_are_delivered_once_by_two_live_servers() {
+    let (fixture, server, mut receiver) =
+        (SchedulerFixture::new(), answering_model("yes"), WebhookServer::start().await);
+    fixture.configure(&server);
+    let first = fixture.new_scheduler(SchedulerLimits {
+        webhook_targets: WebhookTargetPolicy::Any,
+        ..SchedulerLimits::default()
+    });
     for _ in 0..5 {
-        let created = first.create(&LOCAL, on(ThreadId::generate(), receiver.asked("hello"))).await.unwrap();
+        let created = first
+            .create_run(&LOCAL, new_run_on(ThreadId::generate(), receiver.request_with_webhook("hello")))
+            .await
+            .unwrap();
         join(&first, &created).await;
     }
-    dies(first).await;
-    let servers = [again(&world), again(&world)];
+    kill_scheduler(first).await;
+    let servers = [reopen_scheduler(&fixture), reopen_scheduler(&fixture)];
     for _ in 0..5 {
-        receiver.told.recv().await.unwrap();
+        receiver.requests.recv().await.unwrap();
     }
     for server in servers {
         server.recover().await.unwrap();
         server.shutdown(GRACE).await;
     }
-    assert!(receiver.told.try_recv().is_err(), "each is told of once");
+    assert!(receiver.requests.try_recv().is_err(), "each webhook is delivered once");
 }
 
 #[tokio::test]
-async fn h8_a_thread_that_another_server_still_needs_stays() {
-    let (world, server) = (World::new(), answering("yes"));
-    let first = world.over(&server);
-    let request = RunRequest { temporary: true, stream_resumable: true, ..saying("hello") };
+async fn h8_a_temporary_thread_that_another_server_needs_is_kept() {
+    let (fixture, server) = (SchedulerFixture::new(), answering_model("yes"));
+    let first = fixture.scheduler_with_model(&server);
+    let request = RunRequest { temporary: true, stream_resumable: true, ..user_request("hello") };
     let new = NewRun { thread_id: None, request, if_not_exists: IfNotExists::Reject };
-    let created = first.create(&LOCAL, new).await.unwrap();
+    let created = first.create_run(&LOCAL, new).await.unwrap();
     let thread = created.run.thread_id;
     join(&first, &created).await;
     drop(created);
-    let second = world.dispatch(Limits::default());
+    let second = fixture.new_scheduler(SchedulerLimits::default());
     second.recover().await.unwrap();
-    // What it does behind that reads a few rows.
+    // The cleanup in the background reads only a few rows, so this loop gives it enough time.
     let store = Arc::clone(second.agent(&LOCAL).store());
     for _ in 0..2_000 {
-        assert!(store.thread(thread).await.unwrap().is_some(), "somebody may come back to the first one");
+        assert!(store.thread(thread).await.unwrap().is_some(), "a reader may reconnect to the first server");
     }
 }
 
 #[tokio::test]
-async fn i5_a_run_that_waits_in_another_server_is_stopped_there_at_its_next_look() {
-    let (world, server) = (World::new(), gated("slow"));
-    let (there, here) = (world.over(&server), world.over(&server));
+async fn i5_a_run_queued_on_another_server_is_cancelled_there_at_its_next_scan() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
     let thread = ThreadId::generate();
-    let slow = say(&there, thread, "slow").await;
-    let mut waits = say(&there, thread, "behind").await;
-    here.cancel(&LOCAL, thread, waits.run.run_id, CancelAction::Interrupt).await.unwrap();
-    there.recover().await.unwrap();
-    assert_eq!(ended(&frames(&mut waits.live).await), [RunStatus::Cancelled]);
-    assert_eq!(there.figures().waiting, 0);
-    server.open(GATE);
-    assert_eq!(join(&there, &slow).await.status, RunStatus::Success);
+    let slow = submit_message(&remote, thread, "slow").await;
+    let mut queued = submit_message(&remote, thread, "behind").await;
+    local.cancel_run(&LOCAL, thread, queued.run.run_id, CancelAction::Interrupt).await.unwrap();
+    remote.recover().await.unwrap();
+    assert_eq!(end_statuses(&read_to_end(&mut queued.reader).await), [RunStatus::Cancelled]);
+    assert_eq!(remote.metrics().queued, 0);
+    server.open_gate(GATE);
+    assert_eq!(join(&remote, &slow).await.status, RunStatus::Success);
 }
 
 #[tokio::test]
-async fn j4_a_run_that_rolls_back_takes_back_what_another_server_works_on() {
-    let (world, server) = (World::new(), gated("slow"));
-    let (there, here) = (world.over(&server), world.over(&server));
+async fn j4_a_run_that_rolls_back_undoes_the_active_run_of_another_server() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
     let thread = ThreadId::generate();
-    join(&there, &say(&there, thread, "first").await).await;
-    let mut slow = say(&there, thread, "slow").await;
-    begun(&mut slow.live).await;
-    // Somebody waits for it here already.
-    let behind = say(&here, thread, "behind").await;
-    let rolling = RunRequest { multitask_strategy: Multitask::Rollback, ..saying("instead") };
-    let rolling = here.create(&LOCAL, on(thread, rolling)).await.unwrap();
-    assert_eq!(join(&here, &rolling).await.status, RunStatus::Success);
-    assert_eq!(join(&here, &behind).await.status, RunStatus::Success);
-    assert!(row(&here, slow.run.run_id).await.is_none());
+    join(&remote, &submit_message(&remote, thread, "first").await).await;
+    let mut slow = submit_message(&remote, thread, "slow").await;
+    wait_for_first_step(&mut slow.reader).await;
+    // Another run is queued on this server already.
+    let queued = submit_message(&local, thread, "behind").await;
+    let rollback = RunRequest { multitask_strategy: MultitaskStrategy::Rollback, ..user_request("instead") };
+    let rollback = local.create_run(&LOCAL, new_run_on(thread, rollback)).await.unwrap();
+    assert_eq!(join(&local, &rollback).await.status, RunStatus::Success);
+    assert_eq!(join(&local, &queued).await.status, RunStatus::Success);
+    assert!(run_row(&local, slow.run.run_id).await.is_none());
     assert_eq!(
-        said(&here, thread).await,
+        transcript_lines(&local, thread).await,
         ["U: first", "A: done", "U: instead", "A: done", "U: behind", "A: done"]
     );
 }
 
 #[tokio::test]
-async fn j4_a_run_that_interrupts_stops_what_another_server_works_on() {
-    let (world, server) = (World::new(), gated("slow"));
-    let (there, here) = (world.over(&server), world.over(&server));
+async fn j4_a_run_that_interrupts_stops_the_active_run_of_another_server() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));
     let thread = ThreadId::generate();
-    let mut slow = say(&there, thread, "slow").await;
-    begun(&mut slow.live).await;
-    let urgent = RunRequest { multitask_strategy: Multitask::Interrupt, ..saying("urgent") };
-    let urgent = here.create(&LOCAL, on(thread, urgent)).await.unwrap();
-    assert_eq!(join(&there, &slow).await.status, RunStatus::Cancelled);
-    // What was asked first is asked with it.
-    server.open(GATE);
-    assert_eq!(join(&here, &urgent).await.status, RunStatus::Success);
+    let mut slow = submit_message(&remote, thread, "slow").await;
+    wait_for_first_step(&mut slow.reader).await;
+    let urgent = RunRequest { multitask_strategy: MultitaskStrategy::Interrupt, ..user_request("urgent") };
+    let urgent = local.create_run(&LOCAL, new_run_on(thread, urgent)).await.unwrap();
+    assert_eq!(join(&remote, &slow).await.status, RunStatus::Cancelled);
+    // The urgent request contains the first message, so it waits at the gate too.
+    server.open_gate(GATE);
+    assert_eq!(join(&local, &urgent).await.status, RunStatus::Success);
 }

@@ -1,95 +1,95 @@
-//! The arguments of `segue store`: what agents and people keep under a name. What they mean is in the files under
-//! `commands`.
+//! The arguments of `segue store`: JSON objects that agents and people keep under a key. The file
+//! `commands/memory/store.rs` performs them.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::one_or_more;
+use crate::cli::parse_positive;
 
-/// Keep JSON objects under a name, and find them again
+/// Store JSON objects under a key and find them again
 ///
-/// A namespace is labels from the widest to the narrowest, joined by dots: `users.ada`. An agent keeps its own below
+/// A namespace consists of labels from the widest to the narrowest, joined by dots: `users.ada`. Agents store theirs below
 /// `agents.ID`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Store {
-    /// Keep a JSON object; what was kept under the name is replaced
+pub(crate) enum StoreCommand {
+    /// Store a JSON object, replacing the current object of the key
     #[command(
         override_usage = "segue store put NAMESPACE KEY [JSON]\n       segue store put NAMESPACE KEY --file FILE"
     )]
     Put {
         #[command(flatten)]
-        name: Name,
+        name: StoreItemArgs,
         #[command(flatten)]
-        value: Value,
+        value: StoreValueArgs,
     },
-    /// Print what is kept under a name
+    /// Print the object of a key
     Get {
         #[command(flatten)]
-        name: Name,
+        name: StoreItemArgs,
     },
-    /// Remove what is kept under a name
+    /// Delete the object of a key
     Delete {
         #[command(flatten)]
-        name: Name,
+        name: StoreItemArgs,
     },
-    /// List what is kept, what was put last first; with words the best matches first
+    /// List items: the newest first, or with words the best matches first
     Search {
-        /// Words in the key or the value; any of them is enough
+        /// Words in the key or the value; an item matches if it contains any of them
         words: Vec<String>,
         /// Only in this namespace and those below it
         #[arg(long = "in", value_name = "NAMESPACE")]
         namespace: Option<String>,
-        /// Only where a field is so: FIELD=VALUE, also with !=, >, >=, < or <=; may be given again
+        /// Only items whose field matches: FIELD=VALUE, also with !=, >, >=, < or <=; may be repeated
         #[arg(long = "where", value_name = "CONDITION")]
         conditions: Vec<String>,
         #[command(flatten)]
-        page: Page,
+        page: StorePageArgs,
     },
     /// List the namespaces in use
     Namespaces {
-        /// Only those that begin so; `*` stands for any one label
+        /// Only namespaces with this beginning; `*` stands for any one label
         #[arg(long, value_name = "NAMESPACE")]
         prefix: Option<String>,
-        /// Only those that end so; `*` stands for any one label
+        /// Only namespaces with this end; `*` stands for any one label
         #[arg(long, value_name = "NAMESPACE")]
         suffix: Option<String>,
-        /// Cut longer ones to so many labels
-        #[arg(long, value_name = "N", value_parser = one_or_more::<u32>)]
+        /// Shorten namespaces to this number of labels
+        #[arg(long, value_name = "N", value_parser = parse_positive::<u32>)]
         depth: Option<u32>,
         #[command(flatten)]
-        page: Page,
+        page: StorePageArgs,
     },
 }
 
-/// What names an item.
+/// The namespace and the key of an item.
 #[derive(Debug, Args)]
-pub(crate) struct Name {
+pub(crate) struct StoreItemArgs {
     /// Labels joined by dots, such as users.ada
     pub(crate) namespace: String,
-    /// The name there
+    /// The key in the namespace
     pub(crate) key: String,
 }
 
-/// Where a value comes from.
+/// The source of a value: an argument, standard input or a file.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Value {
+pub(crate) struct StoreValueArgs {
     /// A JSON object (`-` reads standard input)
     #[arg(value_name = "JSON")]
     pub(crate) text: Option<String>,
-    /// A file that holds it
+    /// A file with the JSON object
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
-/// A part of a list.
+/// The part of a list to print.
 #[derive(Debug, Args)]
-pub(crate) struct Page {
-    /// The most to list
+pub(crate) struct StorePageArgs {
+    /// Most entries to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(crate) limit: u32,
-    /// How many to skip
+    /// Number of entries to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: u32,
 }

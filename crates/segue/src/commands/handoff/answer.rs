@@ -1,106 +1,109 @@
-//! Where the answer to a handoff comes from: a person, an option, a file, or nobody. What an answer means is decided by the
-//! `handoff` room.
+//! The answer to a handoff: from the person at the terminal, an option, or a file. The `handoff` crate decides what an answer
+//! means.
 
 use std::io::Read;
 use std::path::Path;
 
-use agent::{Class, Decided, PendingHandoff};
+use agent::{ErrorClass, HandoffOutcome, PendingHandoff};
 use protocol::{Decision, Decisions};
-use terminal::{Audience, Typed};
+use terminal::{Audience, TypeAheadBuffer};
 
-use crate::cli::Format;
-use crate::cli::handoff::Handoff;
-use crate::commands::handoff::look::id_to_keep;
-use crate::commands::{Context, review};
-use crate::exit::{Code, Failure};
+use crate::cli::OutputFormat;
+use crate::cli::handoff::HandoffArgs;
+use crate::commands::handoff::inspect::durable_handoff_id;
+use crate::commands::{CommandContext, review};
+use crate::exit::{ExitReason, CliFailure};
 
-/// Where the answer comes from.
-pub(super) enum Answer {
-    /// The person at the terminal.
+/// The source of the answer.
+pub(super) enum HandoffAnswerSource {
+    /// The person at the terminal is asked.
     Ask,
+    /// `--preview`.
     Preview,
+    /// `--apply`.
     Apply,
-    /// `--decision-file`: what it holds.
-    Given(Decisions),
-    Nobody,
+    /// `--decision-file`, with the content of the file.
+    FromFile(Decisions),
+    /// There is no answer, and no terminal to ask on.
+    NoAnswer,
 }
 
-/// How far a handoff came.
-pub(super) enum Reached {
-    /// It waits for a decision.
+/// The result of an answer.
+pub(super) enum HandoffAnswerResult {
+    /// The handoff is pending, because there was no answer.
     Pending,
-    /// It waited before and was only looked at.
-    LookedAt,
-    /// It was decided, or there is another proposal.
-    Decided(Box<Decided>),
+    /// The handoff was pending before the command, and was only shown.
+    Viewed,
+    /// The handoff was decided, or has another proposal.
+    Decided(Box<HandoffOutcome>),
 }
 
-/// Returns where the answer comes from.
+/// Returns the source of the answer.
 ///
 /// # Errors
-/// When the decision's file cannot be read. That is found before anything is drafted, so that it costs nothing.
-pub(super) fn answer(context: &Context, args: &Handoff) -> Result<Answer, Failure> {
+/// Fails if the decision file cannot be read. This happens before a draft, so that the mistake costs no model call.
+pub(super) fn answer_source(context: &CommandContext, args: &HandoffArgs) -> Result<HandoffAnswerSource, CliFailure> {
     Ok(match (&args.decision_file, args.preview, args.apply) {
-        (Some(path), _, _) => Answer::Given(read(path, "approve|edit|reject|preview")?),
-        (None, true, _) => Answer::Preview,
-        (None, false, true) => Answer::Apply,
+        (Some(path), _, _) => HandoffAnswerSource::FromFile(read_decisions(path, "approve|edit|reject|preview")?),
+        (None, true, _) => HandoffAnswerSource::Preview,
+        (None, false, true) => HandoffAnswerSource::Apply,
         (None, false, false)
-            if context.format == Format::Text && context.screen.audience == Audience::Person =>
+            if context.format == OutputFormat::Text && context.screen.audience == Audience::Person =>
         {
-            Answer::Ask
+            HandoffAnswerSource::Ask
         }
-        (None, false, false) => Answer::Nobody,
+        (None, false, false) => HandoffAnswerSource::NoAnswer,
     })
 }
 
-/// Reads the decisions in a file, `-` being standard input; `types` are those that may be given.
+/// Reads the decisions in a file; `-` is standard input. `types` lists the allowed decision types for the hint.
 ///
 /// # Errors
-/// When there is no such file, or it holds something else.
-pub(crate) fn read(path: &Path, types: &str) -> Result<Decisions, Failure> {
+/// Fails if the file cannot be read or contains no valid decisions.
+pub(crate) fn read_decisions(path: &Path, types: &str) -> Result<Decisions, CliFailure> {
     let mut text = String::new();
     let read = match path.as_os_str() == "-" {
         true => std::io::stdin().read_to_string(&mut text).map(drop),
         false => std::fs::read_to_string(path).map(|content| text = content),
     };
     read.map_err(|error| {
-        Failure::new(Code::User, format!("read the decision in {}: {error}", path.display()))
+        CliFailure::new(ExitReason::User, format!("read the decision in {}: {error}", path.display()))
             .with_hint("nothing was decided; check the path")
     })?;
-    Decisions::from_request(&text).map_err(|error| {
-        Failure::new(Code::User, format!("read the decision: {error}")).with_hint(format!(
-            "nothing was decided; the file holds {{\"decisions\":[{{\"type\":\"{types}\", …}}]}}, as `--help` shows"
+    Decisions::parse_request(&text).map_err(|error| {
+        CliFailure::new(ExitReason::User, format!("read the decision: {error}")).with_hint(format!(
+            "nothing was decided; the file must contain {{\"decisions\":[{{\"type\":\"{types}\", …}}]}}, as `--help` shows"
         ))
     })
 }
 
-/// Answers a handoff that was drafted or found again.
+/// Answers a pending handoff.
 ///
 /// # Errors
-/// When the answer cannot be taken, and the handoff still waits, or was decided elsewhere.
-pub(super) async fn settle(
-    context: &Context,
+/// Fails if the answer is invalid (the handoff stays pending), or if another client has decided the handoff.
+pub(super) async fn apply_answer(
+    context: &CommandContext,
     pending: &PendingHandoff,
-    answer: Answer,
-) -> Result<Reached, Failure> {
+    answer: HandoffAnswerSource,
+) -> Result<HandoffAnswerResult, CliFailure> {
     let decisions = match answer {
-        Answer::Nobody => return Ok(Reached::Pending),
-        Answer::Ask => {
-            let decided = review::ask_person(context, pending, &mut Typed::default()).await?;
-            return Ok(decided.map_or(Reached::Pending, |decided| Reached::Decided(Box::new(decided))));
+        HandoffAnswerSource::NoAnswer => return Ok(HandoffAnswerResult::Pending),
+        HandoffAnswerSource::Ask => {
+            let decided = review::ask_for_decision(context, pending, &mut TypeAheadBuffer::default()).await?;
+            return Ok(decided.map_or(HandoffAnswerResult::Pending, |decided| HandoffAnswerResult::Decided(Box::new(decided))));
         }
-        // One that waited before belongs to whoever asked for it: a look does not end it.
-        Answer::Preview if !pending.is_new => return Ok(Reached::LookedAt),
-        Answer::Preview => Decisions { decisions: vec![Decision::Preview {}] },
-        Answer::Apply => Decisions { decisions: vec![review::acceptance(pending)] },
-        Answer::Given(decisions) => decisions,
+        // A preview must not end a handoff that was pending before: another client may have requested it.
+        HandoffAnswerSource::Preview if !pending.is_new => return Ok(HandoffAnswerResult::Viewed),
+        HandoffAnswerSource::Preview => Decisions { decisions: vec![Decision::Preview {}] },
+        HandoffAnswerSource::Apply => Decisions { decisions: vec![review::acceptance(pending)] },
+        HandoffAnswerSource::FromFile(decisions) => decisions,
     };
-    match review::decide(context, pending.handoff.handoff_id, &decisions).await? {
-        Ok(decided) => Ok(Reached::Decided(Box::new(decided))),
-        Err(error) if error.class() == Class::User => {
-            let id = id_to_keep(context, pending.handoff.handoff_id).await;
-            Err(Failure::from(error).with_hint(format!(
-                "nothing was changed and it still waits; `segue handoff --show {id}` shows it, `--help` the decisions"
+    match review::decide_handoff(context, pending.handoff.handoff_id, &decisions).await? {
+        Ok(decided) => Ok(HandoffAnswerResult::Decided(Box::new(decided))),
+        Err(error) if error.class() == ErrorClass::User => {
+            let id = durable_handoff_id(context, pending.handoff.handoff_id).await;
+            Err(CliFailure::from(error).with_hint(format!(
+                "nothing was changed and the handoff is still pending; `segue handoff --show {id}` shows it, `--help` the decisions"
             )))
         }
         Err(error) => Err(error.into()),

@@ -1,152 +1,165 @@
-//! `segue mirror`: whether accepted handoffs reach their copy in PostgreSQL, and sending what waits.
+//! `segue handoff export`: the status of the export of accepted handoffs to PostgreSQL, and sending its pending rows. On the
+//! wire and in the configuration, the export is called mirror.
 
-use agent::{Delivered, MirrorReport, MirrorRows, MirrorStatus};
+use agent::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use terminal::{one_line, wrap};
+use terminal::{sanitize_line, wrap};
 
-use crate::cli::Format;
-use crate::cli::mirror::Mirror;
-use crate::commands::Context;
-use crate::commands::import::count;
-use crate::commands::threads::ago;
-use crate::exit::{Code, Failure, Outcome, chain};
+use crate::cli::OutputFormat;
+use crate::cli::handoff::HandoffExportCommand;
+use crate::commands::CommandContext;
+use crate::commands::import::format_count;
+use crate::commands::threads::format_age;
+use crate::exit::{CliFailure, CommandResult, ExitReason, error_chain};
 
-/// What to do where there is no mirror.
-const NONE_HINT: &str =
+/// The hint when no sink is configured.
+const NO_SINK_HINT: &str =
     "set `[mirror] url = \"postgres://USER:PASSWORD@HOST/DATABASE\"` in config.toml, or SEGUE_MIRROR_URL";
 
-/// What `status --json` prints.
+/// The width of the names in the report for people, in columns.
+const NAME_COLUMNS: usize = 13;
+
+/// The output of `status --json`.
 #[derive(Serialize)]
-struct Status<'a> {
+struct ExportStatusReport<'a> {
     configured: bool,
     #[serde(flatten)]
     report: &'a MirrorReport,
-    /// Whether its database can be reached and used now; nothing where there is none.
+    /// Whether the sink's database can be reached and used now; `null` if no sink is configured.
     reachable: Option<bool>,
+    /// Why the sink's database cannot be used.
     problem: Option<String>,
-    rows: Option<MirrorRows>,
+    rows: Option<MirrorRowCounts>,
 }
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Mirror) -> Outcome {
-    match args {
-        Mirror::Status => status(context).await,
-        Mirror::Flush => flush(context).await,
+/// Performs `segue handoff export`, and its former name `segue mirror`.
+pub(crate) async fn run(context: &CommandContext, command: HandoffExportCommand) -> CommandResult {
+    match command {
+        HandoffExportCommand::Status => show_status(context).await,
+        HandoffExportCommand::Flush => flush_export(context).await,
     }
 }
 
-async fn status(context: &Context) -> Outcome {
+/// Shows the status. A sink that cannot be reached is part of the status, not a failure of the command.
+async fn show_status(context: &CommandContext) -> CommandResult {
     let report = context.agent.handoffs().mirror_report().await?;
     let configured = report.status != MirrorStatus::Off;
     let (rows, problem) = match context.agent.handoffs().mirror_rows().await {
         Ok(rows) => (rows, None),
-        Err(error) => (None, Some((format!("failed to {}", chain(&error)), error.hint()))),
+        Err(error) => (None, Some((format!("failed to {}", error_chain(&error)), error.hint()))),
     };
-    if context.format == Format::Json {
+    if context.format == OutputFormat::Json {
         let reachable = configured.then_some(problem.is_none());
-        let problem = problem.map(|(what, _)| what);
-        context.json(&Status { configured, report: &report, reachable, problem, rows })?;
-        return Ok(Code::Done);
+        let problem = problem.map(|(message, _)| message);
+        context.print_json(&ExportStatusReport { configured, report: &report, reachable, problem, rows })?;
+        return Ok(ExitReason::Success);
     }
     if !configured {
-        context.screen.line(none(&report))?;
-        context.screen.note(context.screen.style.dim(wrap(
-            &format!("hint: {NONE_HINT}"),
+        context.screen.print_line(no_sink_text(&report))?;
+        context.screen.print_to_stderr(context.screen.style.dim(wrap(
+            &format!("hint: {NO_SINK_HINT}"),
             context.screen.text_columns(),
             "",
             "  ",
         )));
-        return Ok(Code::Done);
+        return Ok(ExitReason::Success);
     }
-    show(context, &report, rows, problem.as_ref().map(|(what, _)| what.as_str()))?;
+    show_report(context, &report, rows, problem.as_ref().map(|(message, _)| message.as_str()))?;
     let hint = problem.and_then(|(_, hint)| hint).or(report.hint.filter(|_| report.waiting > 0));
     if let Some(hint) = hint {
-        let hint = wrap(&format!("hint: {}", one_line(&hint)), context.screen.text_columns(), "", "  ");
-        context.screen.note(context.screen.style.dim(hint));
+        let hint = wrap(&format!("hint: {}", sanitize_line(&hint)), context.screen.text_columns(), "", "  ");
+        context.screen.print_to_stderr(context.screen.style.dim(hint));
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-fn none(report: &MirrorReport) -> String {
+/// Returns the text that is shown when no sink is configured. Accepted handoffs stay pending until one is.
+fn no_sink_text(report: &MirrorReport) -> String {
     match report.waiting {
-        0 => "No mirror is configured.".to_owned(),
-        waiting => {
-            let verb = if waiting == 1 { "goes" } else { "go" };
+        0 => "No export is configured.".to_owned(),
+        pending => {
+            let verb = if pending == 1 { "is" } else { "are" };
             format!(
-                "No mirror is configured; {} {verb} there once one is.",
-                count(waiting, "accepted handoff")
+                "No export is configured; {} {verb} pending until one is.",
+                format_count(pending, "accepted handoff")
             )
         }
     }
 }
 
-fn show(
-    context: &Context,
+/// Prints the status for people, one property on each line. `problem` says why the sink's database cannot be used.
+fn show_report(
+    context: &CommandContext,
     report: &MirrorReport,
-    rows: Option<MirrorRows>,
+    rows: Option<MirrorRowCounts>,
     problem: Option<&str>,
-) -> Result<(), Failure> {
+) -> Result<(), CliFailure> {
     let (screen, style, now) = (&context.screen, context.screen.style, Timestamp::now());
-    let line = |name: &str, text: &str| {
-        screen.line(wrap(&one_line(text), screen.text_columns(), &format!("{name:<13}"), &" ".repeat(13)))
+    let print_property = |name: &str, text: &str| {
+        let (first, other) = (format!("{name:<NAME_COLUMNS$}"), " ".repeat(NAME_COLUMNS));
+        screen.print_line(wrap(&sanitize_line(text), screen.text_columns(), &first, &other))
     };
     let status = match report.status {
         MirrorStatus::Degraded => style.bad(report.status.as_str()),
         MirrorStatus::Ok | MirrorStatus::Off => style.good(report.status.as_str()),
     };
-    screen.line(format!("{:<13}{status}", "status"))?;
-    line("database", report.location.as_deref().unwrap_or_default())?;
-    line("reachable", problem.unwrap_or("yes"))?;
+    // The status is styled, so it must not be sanitized.
+    screen.print_line(format!("{:<NAME_COLUMNS$}{status}", "status"))?;
+    print_property("database", report.location.as_deref().unwrap_or_default())?;
+    print_property("reachable", problem.unwrap_or("yes"))?;
     if let Some(rows) = rows {
         let deleted = match rows.deleted {
             0 => String::new(),
             deleted => format!(", and {deleted} whose handoff was deleted"),
         };
-        line("rows", &format!("{}{deleted}", rows.summaries))?;
+        print_property("rows", &format!("{}{deleted}", rows.summaries))?;
     }
-    let since = report.oldest.map(|oldest| format!(", the oldest since {}", ago(now, oldest)));
-    line("waiting", &format!("{}{}", report.waiting, since.unwrap_or_default()))?;
-    if let Some(at) = report.last_success {
-        line("last success", &ago(now, at))?;
+    let since = report.oldest.map(|oldest| format!(", the oldest since {}", format_age(now, oldest)));
+    print_property("pending", &format!("{}{}", report.waiting, since.unwrap_or_default()))?;
+    if let Some(time) = report.last_success {
+        print_property("last success", &format_age(now, time))?;
     }
-    if let (Some(error), Some(at)) = (&report.last_error, report.last_error_at) {
-        line("last error", &format!("{}: failed to {error}", ago(now, at)))?;
+    if let (Some(error), Some(time)) = (&report.last_error, report.last_error_at) {
+        print_property("last error", &format!("{}: failed to {error}", format_age(now, time)))?;
     }
     if let Some(rejected) = &report.rejected {
-        line("rejected", &format!("handoff {}: {}", rejected.key, rejected.reason))?;
+        print_property("rejected", &format!("handoff {}: {}", rejected.key, rejected.reason))?;
     }
     Ok(())
 }
 
-async fn flush(context: &Context) -> Outcome {
+/// Sends the pending rows of all owners, and reports the progress after each batch. Rows that the sink rejects stay pending
+/// and make the command fail.
+async fn flush_export(context: &CommandContext) -> CommandResult {
     let before = context.agent.handoffs().mirror_report().await?;
     if before.status == MirrorStatus::Off {
-        return Err(Failure::new(Code::Config, "flush the mirror: none is configured").with_hint(NONE_HINT));
+        return Err(CliFailure::new(ExitReason::Config, "flush the export: none is configured")
+            .with_hint(NO_SINK_HINT));
     }
     let screen = &context.screen;
-    let mut told = |sent: u64| {
-        if context.format == Format::Text && sent < before.waiting {
-            screen.note(screen.style.dim(format!("{sent} of {} sent", before.waiting)));
+    let mut report_progress = |sent: u64| {
+        if context.format == OutputFormat::Text && sent < before.waiting {
+            screen.print_to_stderr(screen.style.dim(format!("{sent} of {} sent", before.waiting)));
         }
     };
-    let Delivered { sent, rejected } = context.agent.handoffs().flush_mirror(&mut told).await?;
+    let MirrorDelivery { sent, rejected } = context.agent.handoffs().flush_mirror(&mut report_progress).await?;
     let waiting = context.agent.handoffs().mirror_report().await?.waiting;
-    if context.format == Format::Json {
-        context.json(&json!({"sent": sent, "rejected": rejected, "waiting": waiting}))?;
+    if context.format == OutputFormat::Json {
+        context.print_json(&json!({"sent": sent, "rejected": rejected, "waiting": waiting}))?;
     } else {
-        screen.line(match sent {
-            0 => "Nothing waited for the mirror.".to_owned(),
-            sent => format!("{} sent to the mirror.", count(sent, "handoff")),
+        screen.print_line(match sent {
+            0 => "Nothing was pending.".to_owned(),
+            sent => format!("{} exported.", format_count(sent, "handoff")),
         })?;
     }
     match rejected {
-        0 => Ok(Code::Done),
+        0 => Ok(ExitReason::Success),
         rejected => {
-            let what =
-                format!("send {}: the database does not take what is in it", count(rejected, "handoff"));
-            Err(Failure::new(Code::Store, what).with_hint("it waits; SEGUE_LOG=warn shows why"))
+            let problem = format!("export {}: the database rejects the content", format_count(rejected, "handoff"));
+            let hint = "rejected rows stay pending; SEGUE_LOG=warn shows the reason";
+            Err(CliFailure::new(ExitReason::Store, problem).with_hint(hint))
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What `segue handoff` tells at its end: one JSON object for a program, a few lines for a person, and the exit code. Nothing
-//! is decided here.
+//! The report at the end of `segue handoff`: one JSON object for programs, a few lines for people, and the exit code. This file
+//! decides nothing about the handoff.
 
-use agent::{HandoffCost, HistoryEntry, HistoryQuery, ImportReport, PendingHandoff};
+use agent::{HandoffCost, HandoffOutcome, HistoryEntry, HistoryQuery, ImportReport, PendingHandoff};
 use protocol::{
     Coverage, Handoff, HandoffStatus, HandoffSummary, Interrupt, InterruptId, Message, Proposal, RunStatus,
     Seq, ThreadId,
@@ -10,20 +10,20 @@ use serde::Serialize;
 use serde_json::Value;
 use terminal::Audience;
 
-use super::answer::Reached;
-use super::look::id_to_keep;
-use super::show_child;
-use crate::cli::Format;
-use crate::commands::run::told::{next_command, tell_what_waits};
-use crate::commands::{Context, history, review};
-use crate::exit::{self, Code, Failure, Outcome};
+use super::answer::HandoffAnswerResult;
+use super::inspect::durable_handoff_id;
+use super::show_child_thread;
+use crate::cli::OutputFormat;
+use crate::commands::run::output::{next_command, print_pending_interrupts};
+use crate::commands::{CommandContext, history, review};
+use crate::exit::{self, ExitReason, CliFailure, CommandResult};
 
-/// Events that are read of what the agent said after a decision.
+/// The most history entries that are read to find the agent's reply after a decision.
 const ANSWER_ENTRIES_MAX: usize = 200;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
-struct Report<'a> {
+struct HandoffReport<'a> {
     outcome: &'static str,
     thread_id: ThreadId,
     child_thread_id: Option<ThreadId>,
@@ -35,23 +35,23 @@ struct Report<'a> {
     summary_sha256: &'a str,
     coverage: &'a Coverage,
     uncovered_messages: u64,
-    /// What was wrong with the newest draft: what is shown stands in for it.
+    /// Why the newest draft failed; the summary is a replacement for it.
     problem: Option<&'a str>,
     #[serde(flatten)]
-    waiting: Option<Waiting<'a>>,
-    /// What the agent asks that had asked for the handoff and went on.
+    pending_fields: Option<PendingHandoffFields<'a>>,
+    /// The questions of the agent that requested the handoff, if its turn has continued and was interrupted.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     interrupts: &'a [Interrupt],
-    /// What the agent that had asked for the handoff went on to say.
+    /// The reply of the agent that requested the handoff, if its turn has continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     import: Option<&'a ImportReport>,
 }
 
-/// What there is to know of a handoff that waits.
+/// The fields of the report that only a pending handoff has.
 #[derive(Serialize)]
-struct Waiting<'a> {
+struct PendingHandoffFields<'a> {
     interrupt_id: InterruptId,
     allowed_decisions: Vec<&'a str>,
     remaining_refinements: u32,
@@ -60,109 +60,109 @@ struct Waiting<'a> {
     cost: HandoffCost,
 }
 
-/// What is reported about.
-pub(super) struct Ended<'a> {
-    /// The handoff as it was shown.
+/// The subject of the report: a handoff and its answer.
+pub(super) struct HandoffConclusion<'a> {
+    /// The handoff as it was shown before the answer.
     pub(super) pending: &'a PendingHandoff,
-    /// What came of it.
-    pub(super) reached: Reached,
+    /// The result of the answer.
+    pub(super) result: HandoffAnswerResult,
     /// The newest event of the thread before the decision.
-    pub(super) before: Seq,
-    /// What was imported first.
-    pub(super) imported: Option<&'a ImportReport>,
+    pub(super) last_seq_before: Seq,
+    /// The import of the session file, if the handoff began with one.
+    pub(super) import: Option<&'a ImportReport>,
 }
 
-impl Ended<'_> {
-    /// Returns what waits, if something does: another proposal, or the one that was shown.
-    fn waits(&self) -> Option<&PendingHandoff> {
-        match &self.reached {
-            Reached::Pending | Reached::LookedAt => Some(self.pending),
-            Reached::Decided(decided) => decided.next.as_ref(),
+impl HandoffConclusion<'_> {
+    /// Returns the proposal that is still pending: a new one, or the one that was shown.
+    fn still_pending(&self) -> Option<&PendingHandoff> {
+        match &self.result {
+            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => Some(self.pending),
+            HandoffAnswerResult::Decided(decided) => decided.next.as_ref(),
         }
     }
 
-    /// Returns what the turn asks that went on after the decision.
-    fn questions(&self) -> &[Interrupt] {
-        match &self.reached {
-            Reached::Decided(decided) if decided.next.is_none() => &decided.end.interrupts,
-            Reached::Pending | Reached::LookedAt | Reached::Decided(_) => &[],
+    /// Returns the questions at which the turn stopped after the decision.
+    fn open_interrupts(&self) -> &[Interrupt] {
+        match &self.result {
+            HandoffAnswerResult::Decided(decided) if decided.next.is_none() => &decided.end.interrupts,
+            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Decided(_) => &[],
         }
     }
 
-    fn child(&self) -> Option<ThreadId> {
-        match &self.reached {
-            Reached::Pending | Reached::LookedAt => None,
-            Reached::Decided(decided) => decided.child_thread_id,
+    fn child_thread_id(&self) -> Option<ThreadId> {
+        match &self.result {
+            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => None,
+            HandoffAnswerResult::Decided(decided) => decided.child_thread_id,
         }
     }
 
-    /// Returns the handoff and the proposal that the report is about.
-    fn subject(&self) -> (&Handoff, &Proposal) {
-        match (self.waits(), &self.reached) {
+    /// Returns the handoff and the proposal to report: the pending one, else the decided one.
+    fn reported_proposal(&self) -> (&Handoff, &Proposal) {
+        match (self.still_pending(), &self.result) {
             (Some(pending), _) => (&pending.handoff, &pending.proposal),
-            (None, Reached::Decided(decided)) => (&decided.handoff, &decided.proposal),
-            (None, Reached::Pending | Reached::LookedAt) => (&self.pending.handoff, &self.pending.proposal),
+            (None, HandoffAnswerResult::Decided(decided)) => (&decided.handoff, &decided.proposal),
+            (None, HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed) => (&self.pending.handoff, &self.pending.proposal),
         }
     }
 
-    /// Returns how the command ends.
-    fn outcome(&self) -> Outcome {
-        match &self.reached {
-            Reached::LookedAt => Ok(Code::Done),
-            Reached::Pending => Ok(Code::Undecided),
-            Reached::Decided(decided) if decided.next.is_some() => match decided.end.status {
-                RunStatus::Cancelled => Ok(Code::Cancelled),
+    /// Returns the result of the command.
+    fn command_result(&self) -> CommandResult {
+        match &self.result {
+            HandoffAnswerResult::Viewed => Ok(ExitReason::Success),
+            HandoffAnswerResult::Pending => Ok(ExitReason::Undecided),
+            HandoffAnswerResult::Decided(decided) if decided.next.is_some() => match decided.end.status {
+                RunStatus::Cancelled => Ok(ExitReason::Cancelled),
                 RunStatus::Pending
                 | RunStatus::Running
                 | RunStatus::Success
                 | RunStatus::Error
                 | RunStatus::Interrupted
-                | RunStatus::Timeout => Ok(Code::Undecided),
+                | RunStatus::Timeout => Ok(ExitReason::Undecided),
             },
-            Reached::Decided(decided) if decided.child_thread_id.is_some() => Ok(Code::Done),
-            // The agent had asked for it, and its turn went on.
-            Reached::Decided(decided) => exit::of_run(&decided.end),
+            HandoffAnswerResult::Decided(decided) if decided.child_thread_id.is_some() => Ok(ExitReason::Success),
+            // If the agent had requested the handoff, its turn has continued and may have failed.
+            HandoffAnswerResult::Decided(decided) => exit::result_of_run(&decided.end),
         }
     }
 }
 
-/// Tells what came of the handoff, and returns how the program ends.
+/// Prints the report, and returns the result of the command.
 ///
 /// # Errors
-/// When it cannot be told, or the turn that went on failed.
-pub(super) async fn finish(context: &Context, ended: Ended<'_>) -> Outcome {
-    let next = match (ended.child(), ended.waits()) {
-        (Some(child), _) => Some(format!("segue chat -t {}", context.id_to_keep(child).await)),
+/// Fails if the report cannot be read or printed, or if the turn that continued after the decision failed.
+pub(super) async fn report_conclusion(context: &CommandContext, ended: HandoffConclusion<'_>) -> CommandResult {
+    let next = match (ended.child_thread_id(), ended.still_pending()) {
+        (Some(child), _) => Some(format!("segue chat -t {}", context.durable_id(child).await)),
         (None, Some(pending)) => Some(decide_command(context, pending).await),
-        (None, None) => next_command(context, ended.questions()).await,
+        (None, None) => next_command(context, ended.open_interrupts()).await,
     };
     match context.format {
-        Format::Json => context.json(&report(context, &ended, next).await?)?,
-        Format::Text => tell(context, &ended, &next.unwrap_or_default()).await?,
+        OutputFormat::Json => context.print_json(&build_report(context, &ended, next).await?)?,
+        OutputFormat::Text => print_text(context, &ended, &next.unwrap_or_default()).await?,
     }
-    ended.outcome()
+    ended.command_result()
 }
 
-/// Returns the command that answers a handoff.
-async fn decide_command(context: &Context, pending: &PendingHandoff) -> String {
-    format!("segue handoff --decide {}", id_to_keep(context, pending.handoff.handoff_id).await)
+/// Returns the command that answers a pending handoff.
+async fn decide_command(context: &CommandContext, pending: &PendingHandoff) -> String {
+    format!("segue handoff --decide {}", durable_handoff_id(context, pending.handoff.handoff_id).await)
 }
 
-async fn report<'a>(
-    context: &Context,
-    ended: &'a Ended<'_>,
+async fn build_report<'a>(
+    context: &CommandContext,
+    ended: &'a HandoffConclusion<'_>,
     next_command: Option<String>,
-) -> Result<Report<'a>, Failure> {
-    let (handoff, proposal) = ended.subject();
-    let shown = ended.waits().unwrap_or(ended.pending);
-    let waiting = match ended.waits() {
-        Some(pending) => Some(waiting(context, pending).await?),
+) -> Result<HandoffReport<'a>, CliFailure> {
+    let (handoff, proposal) = ended.reported_proposal();
+    let reported = ended.still_pending().unwrap_or(ended.pending);
+    let pending_fields = match ended.still_pending() {
+        Some(pending) => Some(pending_fields(context, pending).await?),
         None => None,
     };
-    Ok(Report {
+    Ok(HandoffReport {
         outcome: handoff.status.outcome(),
         thread_id: handoff.parent_thread_id,
-        child_thread_id: ended.child(),
+        child_thread_id: ended.child_thread_id(),
         next_command,
         handoff,
         iteration: proposal.iteration,
@@ -170,21 +170,21 @@ async fn report<'a>(
         summary_md: &proposal.summary_md,
         summary_sha256: &proposal.summary_sha256,
         coverage: &proposal.summary_json.coverage,
-        uncovered_messages: shown.uncovered_messages,
-        problem: shown.problem.as_deref(),
-        waiting,
-        interrupts: ended.questions(),
-        answer: answered(context, ended).await?,
-        import: ended.imported,
+        uncovered_messages: reported.uncovered_messages,
+        problem: reported.problem.as_deref(),
+        pending_fields,
+        interrupts: ended.open_interrupts(),
+        answer: agent_reply(context, ended).await?,
+        import: ended.import,
     })
 }
 
-async fn waiting<'a>(context: &Context, pending: &'a PendingHandoff) -> Result<Waiting<'a>, Failure> {
+async fn pending_fields<'a>(context: &CommandContext, pending: &'a PendingHandoff) -> Result<PendingHandoffFields<'a>, CliFailure> {
     let payload = &pending.interrupt.payload;
     let allowed = payload.review_configs.iter().flat_map(|config| &config.allowed_decisions);
     let history = payload.action_requests.first().and_then(|request| request.args.get("feedback_history"));
     let history = history.and_then(Value::as_array).into_iter().flatten();
-    Ok(Waiting {
+    Ok(PendingHandoffFields {
         interrupt_id: pending.interrupt.interrupt_id,
         allowed_decisions: allowed.map(String::as_str).collect(),
         remaining_refinements: pending.remaining_refinements,
@@ -194,59 +194,83 @@ async fn waiting<'a>(context: &Context, pending: &'a PendingHandoff) -> Result<W
     })
 }
 
-/// Returns what the agent went on to say, if it had asked for the handoff.
-async fn answered(context: &Context, ended: &Ended<'_>) -> Result<Option<String>, Failure> {
-    if ended.waits().is_some() || !review::is_asked_by_agent(ended.pending) {
+/// Returns the last text of the agent after the decision, if the agent had requested the handoff and its turn has continued.
+async fn agent_reply(context: &CommandContext, ended: &HandoffConclusion<'_>) -> Result<Option<String>, CliFailure> {
+    if ended.still_pending().is_some() || !review::is_requested_by_agent(ended.pending) {
         return Ok(None);
     }
     let thread_id = ended.pending.handoff.parent_thread_id;
     let query =
-        HistoryQuery { after_seq: Some(ended.before), limit: ANSWER_ENTRIES_MAX, ..HistoryQuery::default() };
-    let said = context.agent.threads().history_page(thread_id, &query).await?;
-    let answers = said.entries.iter().rev().filter_map(HistoryEntry::message);
-    let mut texts = answers.filter(|message| matches!(message, Message::Ai(_))).map(Message::text);
+        HistoryQuery { after_seq: Some(ended.last_seq_before), limit: ANSWER_ENTRIES_MAX, ..HistoryQuery::default() };
+    let page = context.agent.threads().history_page(thread_id, &query).await?;
+    let messages = page.entries.iter().rev().filter_map(HistoryEntry::message);
+    let mut texts = messages.filter(|message| matches!(message, Message::Ai(_))).map(Message::text);
     Ok(texts.find(|text| !text.trim().is_empty()))
 }
 
-async fn tell(context: &Context, ended: &Ended<'_>, next: &str) -> Result<(), Failure> {
-    let (screen, style) = (&context.screen, context.screen.style);
-    let command = style.code(next);
-    match &ended.reached {
-        Reached::Pending | Reached::LookedAt => {
-            screen.line(format!("Nothing was decided; the handoff waits. Come back with:\n  {command}"))?;
+/// Prints the report for people. `next` is the command to continue with.
+async fn print_text(context: &CommandContext, ended: &HandoffConclusion<'_>, next: &str) -> Result<(), CliFailure> {
+    let (screen, command) = (&context.screen, context.screen.style.code(next));
+    match &ended.result {
+        HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => {
+            screen.print_line(format!("Nothing was decided; the handoff is pending. Decide with:\n  {command}"))?;
             if screen.audience == Audience::Program {
-                screen.line("Without a terminal add --apply, which accepts it, or --decision-file FILE.")?;
+                screen.print_line("Without a terminal, add --apply to accept it, or --decision-file FILE.")?;
             }
+            print_import(context, ended).await?;
         }
-        Reached::Decided(decided) => match (decided.child_thread_id, &decided.next) {
+        HandoffAnswerResult::Decided(decided) => match (decided.child_thread_id, &decided.next) {
             (Some(child), _) => {
-                show_child(context, decided, child).await?;
-                screen.line(format!("Go on with: {command}"))?;
+                show_child_thread(context, decided, child).await?;
+                screen.print_line(format!("Continue with: {command}"))?;
             }
-            (None, Some(waiting)) => {
-                let is_other = waiting.proposal.iteration != ended.pending.proposal.iteration;
-                review::show(context, waiting).await?;
-                let what = match (is_other, decided.end.status == RunStatus::Cancelled) {
-                    (true, _) => "There is another draft; the handoff waits.",
-                    (false, true) => "Stopped; the proposal still waits as it was shown.",
-                    (false, false) => "Nothing was drafted; the proposal still waits as it was shown.",
-                };
-                if waiting.unused_feedback.is_some() {
-                    screen.line("Your feedback is kept: Refine begins with it.")?;
+            (None, Some(next)) => {
+                review::show_proposal(context, next).await?;
+                if next.unused_feedback.is_some() {
+                    screen.print_line("Your feedback is kept: Refine starts with it.")?;
                 }
-                screen.line(format!("{what} Decide with:\n  {command}"))?;
+                let state = pending_text(ended, decided, next);
+                screen.print_line(format!("{state} Decide with:\n  {command}"))?;
             }
-            (None, None) if decided.handoff.status == HandoffStatus::Declined => {
-                screen.line("Declined. Nothing was changed; the thread goes on as it was.")?;
+            (None, None) => {
+                let is_declined = decided.handoff.status == HandoffStatus::Declined;
+                let end = if is_declined { "Declined." } else { "Only shown." };
+                screen.print_line(format!("{end} No child thread was created."))?;
+                print_import(context, ended).await?;
             }
-            (None, None) => screen.line("Only shown. Nothing was changed.")?,
         },
     }
-    if ended.waits().is_none() && review::is_asked_by_agent(ended.pending) {
-        history::show_after(context, ended.pending.handoff.parent_thread_id, ended.before).await?;
+    if ended.still_pending().is_none() && review::is_requested_by_agent(ended.pending) {
+        history::show_entries_after(context, ended.pending.handoff.parent_thread_id, ended.last_seq_before).await?;
     }
-    if !ended.questions().is_empty() {
-        tell_what_waits(context, ended.questions(), Some(next));
+    if !ended.open_interrupts().is_empty() {
+        print_pending_interrupts(context, ended.open_interrupts(), Some(next));
     }
     Ok(())
+}
+
+/// Returns why a handoff is still pending after a decision.
+fn pending_text(ended: &HandoffConclusion<'_>, decided: &HandoffOutcome, next: &PendingHandoff) -> &'static str {
+    let is_new_draft = next.proposal.iteration != ended.pending.proposal.iteration;
+    match (is_new_draft, decided.end.status == RunStatus::Cancelled) {
+        (true, _) => "There is a new draft; the handoff is pending.",
+        (false, true) => "Stopped; the proposal is still pending as it was shown.",
+        (false, false) => "There is no new draft; the proposal is still pending as it was shown.",
+    }
+}
+
+/// Prints which thread the session file was imported as, if the import has stored something: a handoff that is only shown
+/// leaves at least this thread behind.
+async fn print_import(context: &CommandContext, ended: &HandoffConclusion<'_>) -> Result<(), CliFailure> {
+    let thread_id = ended.pending.handoff.parent_thread_id;
+    let mut threads = ended.import.into_iter().flat_map(|report| &report.threads);
+    let Some(imported) = threads.find(|thread| thread.thread_id == thread_id && thread.events_new > 0) else {
+        return Ok(());
+    };
+    let id = context.short_id(thread_id).await;
+    let text = match imported.is_new {
+        true => format!("The session was imported as thread {id}."),
+        false => format!("New messages of the session were imported into thread {id}."),
+    };
+    Ok(context.screen.print_line(text)?)
 }

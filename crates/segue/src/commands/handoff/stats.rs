@@ -1,88 +1,89 @@
-//! `segue handoffs stats`: figures about all handoffs, by what became of them. It changes nothing.
+//! `segue handoff stats`: statistics of all handoffs by outcome. It changes nothing.
 
-use agent::{HandoffFigures, HandoffStatistics};
+use agent::{OutcomeStatistics, HandoffStatistics};
 use jiff::Timestamp;
 use serde_json::json;
-use terminal::{Column, table, wrap};
+use terminal::{TableColumn, table, wrap};
 
-use crate::cli::Format;
-use crate::cli::mirror::{Handoffs, Stats};
-use crate::commands::Context;
-use crate::exit::{Code, Outcome};
+use crate::cli::OutputFormat;
+use crate::cli::handoff::HandoffStatsArgs;
+use crate::commands::CommandContext;
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// What is shown where there is nothing to be counted.
-const NOTHING: &str = "-";
+/// The text of a cell without a value.
+const EMPTY_CELL: &str = "-";
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Handoffs) -> Outcome {
-    match args {
-        Handoffs::Stats(Stats { since }) => {
-            let since = since.map(|when| when.seen_from(Timestamp::now()));
-            let statistics = context.agent.handoffs().statistics(since).await?;
-            if context.format == Format::Json {
-                let HandoffStatistics { handoffs, outcomes } = statistics;
-                context.json(&json!({"since": since, "handoffs": handoffs, "outcomes": outcomes}))?;
-            } else {
-                show(context, &statistics)?;
-            }
-            Ok(Code::Done)
-        }
+/// Performs `segue handoff stats`.
+pub(crate) async fn run(context: &CommandContext, args: HandoffStatsArgs) -> CommandResult {
+    let since = args.since.map(|since| since.resolve(Timestamp::now()));
+    let statistics = context.agent.handoffs().statistics(since).await?;
+    if context.format == OutputFormat::Json {
+        let HandoffStatistics { handoffs, outcomes } = statistics;
+        context.print_json(&json!({"since": since, "handoffs": handoffs, "outcomes": outcomes}))?;
+    } else {
+        show_statistics(context, &statistics)?;
     }
+    Ok(ExitReason::Success)
 }
 
-fn show(context: &Context, statistics: &HandoffStatistics) -> Result<(), crate::exit::Failure> {
+/// Prints the statistics as a table, one row for each outcome, with a legend on stderr.
+fn show_statistics(context: &CommandContext, statistics: &HandoffStatistics) -> Result<(), CliFailure> {
     let screen = &context.screen;
     if statistics.handoffs == 0 {
-        return Ok(screen.line("There was no handoff in that time.")?);
+        return Ok(screen.print_line("There was no handoff in that time.")?);
     }
     let rows: Vec<Vec<String>> =
-        statistics.outcomes.iter().map(|(outcome, figures)| row(outcome, figures)).collect();
+        statistics.outcomes.iter().map(|(outcome, figures)| outcome_row(outcome, figures)).collect();
     let columns = [
-        Column::Left("OUTCOME"),
-        Column::Right("COUNT"),
-        Column::Right("DRAFTS"),
-        Column::Right("TOKENS"),
-        Column::Right("COVERED"),
-        Column::Right("UNVERIFIED"),
-        Column::Right("P50"),
-        Column::Right("P90"),
+        TableColumn::Left("OUTCOME"),
+        TableColumn::Right("COUNT"),
+        TableColumn::Right("DRAFTS"),
+        TableColumn::Right("TOKENS"),
+        TableColumn::Right("COVERED"),
+        TableColumn::Right("UNVERIFIED"),
+        TableColumn::Right("P50"),
+        TableColumn::Right("P90"),
     ];
-    screen.lines(table(screen, &columns, &rows))?;
-    let legend = "DRAFTS: on average, refined ones included. TOKENS: of all drafts. COVERED: messages that reached the summary. \
-                  UNVERIFIED: items that name what the conversation does not. P50, P90: from the request to the decision.";
-    screen.note(screen.style.dim(wrap(legend, screen.text_columns(), "", "")));
+    screen.print_lines(table(screen, &columns, &rows))?;
+    let legend = "DRAFTS: average of each handoff, with refinements. TOKENS: of all drafts. COVERED: messages that the \
+                  summary is based on. UNVERIFIED: items with names that the conversation does not contain. P50, P90: \
+                  time from the request to the decision.";
+    screen.print_to_stderr(screen.style.dim(wrap(legend, screen.text_columns(), "", "")));
     Ok(())
 }
 
-fn row(outcome: &str, figures: &HandoffFigures) -> Vec<String> {
-    let reached = figures.verbatim + figures.summarized + figures.truncated;
+/// Returns the cells of one outcome.
+fn outcome_row(outcome: &str, figures: &OutcomeStatistics) -> Vec<String> {
+    let covered = figures.verbatim + figures.summarized + figures.truncated;
     vec![
         outcome.to_owned(),
         figures.handoffs.to_string(),
-        tenths(figures.iterations + figures.handoffs, figures.handoffs),
+        // Iterations count from 0, so each handoff has one draft more.
+        format_average(figures.iterations + figures.handoffs, figures.handoffs),
         figures.tokens_drafting.to_string(),
-        percent(reached, figures.messages),
+        format_percent(covered, figures.messages),
         format!("{} of {}", figures.unverified_items, figures.items),
-        figures.decision_ms_p50.map_or_else(|| NOTHING.to_owned(), time),
-        figures.decision_ms_p90.map_or_else(|| NOTHING.to_owned(), time),
+        figures.decision_ms_p50.map_or_else(|| EMPTY_CELL.to_owned(), format_milliseconds),
+        figures.decision_ms_p90.map_or_else(|| EMPTY_CELL.to_owned(), format_milliseconds),
     ]
 }
 
-/// Returns a quotient with one digit behind the point.
-fn tenths(number: u64, of: u64) -> String {
-    let tenths = (number * 10 + of / 2) / of.max(1);
+/// Returns `sum / count`, rounded to one decimal; 0.0 if `count` is 0.
+fn format_average(sum: u64, count: u64) -> String {
+    let tenths = (sum * 10 + count / 2) / count.max(1);
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-fn percent(part: u64, of: u64) -> String {
-    match of {
-        0 => NOTHING.to_owned(),
-        of => format!("{} %", part * 100 / of),
+/// Returns `part / whole` as whole percents, rounded down; an empty cell if `whole` is 0.
+fn format_percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => EMPTY_CELL.to_owned(),
+        whole => format!("{} %", part * 100 / whole),
     }
 }
 
-/// Returns a time for people.
-fn time(milliseconds: u64) -> String {
+/// Returns a duration in the largest unit of which it is at least 1, rounded down.
+fn format_milliseconds(milliseconds: u64) -> String {
     match milliseconds / 1_000 {
         0 => format!("{milliseconds} ms"),
         seconds @ 1..60 => format!("{seconds} s"),
@@ -97,10 +98,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_told_in_few_digits() {
-        assert_eq!([tenths(3, 2), tenths(10, 3), tenths(7, 7), tenths(0, 0)], ["1.5", "3.3", "1.0", "0.0"]);
-        assert_eq!([percent(99, 100), percent(1, 3), percent(0, 0)], ["99 %", "33 %", "-"]);
-        let times = [999, 1_000, 59_999, 60_000, 7_200_000, 172_800_000].map(time);
-        assert_eq!(times, ["999 ms", "1 s", "59 s", "1 min", "2 h", "2 d"]);
+    fn statistics_are_shown_in_few_digits() {
+        let averages = [format_average(3, 2), format_average(10, 3), format_average(7, 7), format_average(0, 0)];
+        assert_eq!(averages, ["1.5", "3.3", "1.0", "0.0"]);
+        assert_eq!([format_percent(99, 100), format_percent(1, 3), format_percent(0, 0)], ["99 %", "33 %", "-"]);
+        let durations = [999, 1_000, 59_999, 60_000, 7_200_000, 172_800_000].map(format_milliseconds);
+        assert_eq!(durations, ["999 ms", "1 s", "59 s", "1 min", "2 h", "2 d"]);
     }
 }

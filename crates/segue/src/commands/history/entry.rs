@@ -1,105 +1,109 @@
-//! One entry of a thread's history on the screen: who said it, where and when, and what; a marker as its card. Which
-//! entries there are is not its business.
+//! One history entry on the screen: its speaker, number, time and content; a marker is shown as a card. The caller selects the
+//! entries.
 
-use agent::{CallHeader, HistoryEntry, HistoryItem};
-use protocol::{Block, Message, Rating, RunFeedback, RunId, Seq};
-use terminal::calls::title;
-use terminal::marker::{Fold, archive_card, card, taken_back};
-use terminal::{Markdown, Screen, minute, one_line, safe, shorten, size, wrap};
+use agent::{ToolCallHeader, HistoryEntry, HistoryItem};
+use protocol::{ContentBlock, Message, Rating, RunFeedback, RunId, Seq};
+use terminal::tool_calls::title;
+use terminal::marker::{CardFold, archive_card, compaction_card, revert_notice};
+use terminal::{MarkdownRenderer, Screen, format_minute, sanitize_line, sanitize, shorten, format_bytes, wrap};
 
-use super::marks::Marks;
-use crate::commands::LASTING_ID;
-use crate::commands::chat::message::FILE_BLOCK;
-use crate::commands::import::count;
-use crate::exit::Failure;
+use super::markers::CompactionMarkers;
+use crate::commands::DURABLE_ID_CHARS;
+use crate::commands::chat::message_draft::FILE_BLOCK;
+use crate::commands::import::format_count;
+use crate::exit::CliFailure;
 
-/// Lines of a tool's result that are shown.
+/// The most lines that are shown of a tool's result.
 const RESULT_LINES_MAX: usize = 6;
 
-/// What is told of an entry that a rewind took out of sight.
-const SUPERSEDED: &str = "out of sight: the thread went back to before it";
+/// The note at an entry that a rewind has hidden.
+const SUPERSEDED_NOTE: &str = "hidden: the thread was rewound to before it";
 
-/// What is told of the entry that was asked for.
-const SOUGHT: &str = " · asked for";
+/// The label of the event that was requested with `--around`.
+const REQUESTED_LABEL: &str = " · requested";
 
-/// How much of entries is shown.
+/// The display of history entries.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look<'a> {
-    /// Lines of each that are shown at most.
+pub(crate) struct EntryDisplay<'a> {
+    /// The most lines that are shown of each text.
     pub(crate) lines_max: usize,
-    /// Whether markers are opened; then each message says in which it was condensed.
-    pub(crate) fold: Fold,
-    /// The markers around them.
-    pub(crate) marks: &'a Marks,
-    /// The event that was asked for.
-    pub(crate) sought: Option<Seq>,
+    /// Whether markers are opened. If they are, each message names the marker that covers it.
+    pub(crate) fold: CardFold,
+    /// The markers around the entries.
+    pub(crate) markers: &'a CompactionMarkers,
+    /// The event that was requested with `--around`.
+    pub(crate) requested_seq: Option<Seq>,
 }
 
-/// Shows one entry under a line that says who, where and when.
-pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Result<(), Failure> {
+/// Prints one entry with a heading of its speaker, number and time.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+pub(crate) fn show_entry(screen: &Screen, entry: &HistoryEntry, display: EntryDisplay<'_>) -> Result<(), CliFailure> {
     let style = screen.style;
-    let at = minute(entry.created_at);
-    match &entry.what {
-        // Reasoning alone is not shown, so neither is a heading for it.
+    let time = format_minute(entry.created_at);
+    match &entry.item {
+        // A message that contains only reasoning is not shown, so it gets no heading either.
         HistoryItem::Message(message) if is_hidden(message) => {}
         HistoryItem::Message(message) => {
-            let who = match message {
+            let speaker = match message {
                 Message::Human(_) => style.good("you"),
                 Message::Ai(_) => style.bold("assistant"),
                 Message::Tool(_) => "tool".to_owned(),
             };
-            let place = format!("#{} {at}{}", entry.seq, condensed(entry, look));
-            let place = if entry.is_superseded { format!("{place} · out of sight") } else { place };
-            let sought = if look.sought == Some(entry.seq) { style.bold(SOUGHT) } else { String::new() };
-            screen.line(format!("{who} {}{sought}", style.dim(place)))?;
-            show_message(screen, entry, message, look.lines_max)?;
+            let position = format!("#{} {time}{}", entry.seq, compaction_suffix(entry, display));
+            let position = if entry.is_superseded { format!("{position} · hidden") } else { position };
+            let is_requested = display.requested_seq == Some(entry.seq);
+            let requested = if is_requested { style.bold(REQUESTED_LABEL) } else { String::new() };
+            screen.print_line(format!("{speaker} {}{requested}", style.dim(position)))?;
+            show_message(screen, entry, message, display.lines_max)?;
         }
         HistoryItem::Boundary(boundary) => {
-            let head = match boundary.kind {
+            let heading = match boundary.kind {
                 "imported_summary" => "the original agent's own summary",
-                _ => "earlier messages condensed by the original agent",
+                _ => "earlier messages, compacted by the original agent",
             };
-            screen.line(style.warn(format!("── {head} #{} {at}", entry.seq)))?;
-            show_text(screen, &boundary.text, look.lines_max)?;
+            screen.print_line(style.warn(format!("── {heading} #{} {time}", entry.seq)))?;
+            show_text(screen, &boundary.text, display.lines_max)?;
         }
         HistoryItem::Marker(marker) => {
-            let standing = look.marks.standing(entry.seq);
-            screen.lines(card(screen, marker, Some(entry.created_at), standing, look.fold))?;
+            let status = display.markers.status_of(entry.seq);
+            screen.print_lines(compaction_card(screen, marker, Some(entry.created_at), status, display.fold))?;
         }
-        HistoryItem::Undone(undone) => screen.line(taken_back(screen, undone.marker_seq))?,
+        HistoryItem::Undone(undone) => screen.print_line(revert_notice(screen, undone.marker_seq))?,
         HistoryItem::Failed(failed) => {
-            let told = format!("── nothing was condensed #{} {at}: {}", entry.seq, failed.reason);
-            screen.line(style.dim(wrap(&told, screen.text_columns(), "", "   ")))?;
+            let text = format!("── nothing was compacted #{} {time}: {}", entry.seq, failed.reason);
+            screen.print_line(style.dim(wrap(&text, screen.text_columns(), "", "   ")))?;
         }
         HistoryItem::Archived(marker) => {
-            screen.lines(archive_card(screen, marker, entry.seq, entry.created_at, look.fold))?;
+            screen.print_lines(archive_card(screen, marker, entry.seq, entry.created_at, display.fold))?;
         }
     }
     if entry.is_superseded && entry.message().is_none() {
-        screen.line(style.dim(wrap(SUPERSEDED, screen.text_columns(), "   ", "   ")))?;
+        screen.print_line(style.dim(wrap(SUPERSEDED_NOTE, screen.text_columns(), "   ", "   ")))?;
     }
     if let (Some(feedback), Some(run_id)) = (&entry.feedback, entry.run_id) {
-        let text = thumb(screen, run_id, feedback.as_ref());
-        screen.line(style.dim(wrap(&text, screen.text_columns(), "", "  ")))?;
+        let text = feedback_line(screen, run_id, feedback.as_ref());
+        screen.print_line(style.dim(wrap(&text, screen.text_columns(), "", "  ")))?;
     }
-    screen.line("")?;
+    screen.print_line("")?;
     Ok(())
 }
 
-/// Returns in which marker the entry was condensed, and with which it went to memory, where that is told.
-fn condensed(entry: &HistoryEntry, look: Look<'_>) -> String {
-    if look.fold == Fold::Closed || entry.is_superseded {
+/// Returns the markers that cover an entry, if markers are opened: that of a compaction, and that of a memory summary.
+fn compaction_suffix(entry: &HistoryEntry, display: EntryDisplay<'_>) -> String {
+    if display.fold == CardFold::Closed || entry.is_superseded {
         return String::new();
     }
-    let condensed = look.marks.condensed_in(entry.seq).map(|seq| format!(" · condensed in #{seq}"));
-    let archived = look.marks.archived_in(entry.seq).map(|seq| format!(" · in memory since #{seq}"));
-    [condensed, archived].into_iter().flatten().collect()
+    let compacted = display.markers.compacted_in(entry.seq).map(|seq| format!(" · compacted in #{seq}"));
+    let archived = display.markers.archived_in(entry.seq).map(|seq| format!(" · summarized in #{seq}"));
+    [compacted, archived].into_iter().flatten().collect()
 }
 
-/// Returns the run that an answer was the end of, and what a person thinks of it.
-fn thumb(screen: &Screen, run_id: RunId, feedback: Option<&RunFeedback>) -> String {
+/// Returns the id of the run that ended with an answer, and its rating.
+fn feedback_line(screen: &Screen, run_id: RunId, feedback: Option<&RunFeedback>) -> String {
     let run_id = run_id.to_string();
-    let run = format!("run {}", &run_id[..LASTING_ID]);
+    let run = format!("run {}", &run_id[..DURABLE_ID_CHARS]);
     let Some(feedback) = feedback else { return run };
     let thumb = match (feedback.rating, screen.is_plain()) {
         (Rating::Up, true) => "rated up",
@@ -107,73 +111,79 @@ fn thumb(screen: &Screen, run_id: RunId, feedback: Option<&RunFeedback>) -> Stri
         (Rating::Up, false) => "👍",
         (Rating::Down, false) => "👎",
     };
-    let comment = feedback.comment.as_deref().map(one_line).filter(|comment| !comment.is_empty());
+    let comment = feedback.comment.as_deref().map(sanitize_line).filter(|comment| !comment.is_empty());
     let comment = comment.map(|comment| format!(" “{comment}”")).unwrap_or_default();
     format!("{run} · {thumb}{comment}")
 }
 
+/// Returns whether a message contains only reasoning and opaque blocks.
 fn is_hidden(message: &Message) -> bool {
-    let hidden = |block: &Block| matches!(block, Block::Thinking { .. } | Block::Opaque { .. });
+    let hidden = |block: &ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. });
     !message.content().is_empty() && message.content().iter().all(hidden)
 }
 
+/// Prints the content of a message: text as Markdown; tool calls, attachments and results in short.
 fn show_message(
     screen: &Screen,
     entry: &HistoryEntry,
     message: &Message,
     lines_max: usize,
-) -> Result<(), Failure> {
+) -> Result<(), CliFailure> {
     if let Message::Tool(result) = message {
-        if let Some(CallHeader { seq, name, args, .. }) = &entry.call {
+        if let Some(ToolCallHeader { seq, name, args, .. }) = &entry.call {
             let line = format!("→ {} (#{seq})", title(name, args));
-            screen.line(screen.style.dim(shorten(&line, screen.columns)))?;
+            screen.print_line(screen.style.dim(shorten(&line, screen.columns)))?;
         }
         let text = protocol::message::joined_text(&result.content);
         return show_result(screen, &text);
     }
     for block in message.content() {
         match block {
-            Block::Text { text } if text.starts_with(FILE_BLOCK) => {
-                let head = text.lines().next().unwrap_or_default();
-                screen.line(screen.style.dim(format!("[{}]", one_line(head.trim_matches(['<', '>'])))))?;
+            ContentBlock::Text { text } if text.starts_with(FILE_BLOCK) => {
+                let first_line = text.lines().next().unwrap_or_default();
+                let label = sanitize_line(first_line.trim_matches(['<', '>']));
+                screen.print_line(screen.style.dim(format!("[{label}]")))?;
             }
-            Block::Text { text } => show_text(screen, text, lines_max)?,
-            Block::ToolCall { name, args, .. } => {
+            ContentBlock::Text { text } => show_text(screen, text, lines_max)?,
+            ContentBlock::ToolCall { name, args, .. } => {
                 let line = title(name, args);
-                screen.line(
+                screen.print_line(
                     screen.style.dim(format!("→ {}", shorten(&line, screen.columns.saturating_sub(2)))),
                 )?;
             }
-            Block::Media { media_type, bytes, .. } => {
-                let size = bytes.map(|bytes| format!(" {}", size(bytes))).unwrap_or_default();
-                screen.line(screen.style.dim(format!("[{}{size}]", one_line(media_type))))?;
+            ContentBlock::Media { media_type, bytes, .. } => {
+                let size = bytes.map(|bytes| format!(" {}", format_bytes(bytes))).unwrap_or_default();
+                screen.print_line(screen.style.dim(format!("[{}{size}]", sanitize_line(media_type))))?;
             }
-            Block::Thinking { .. } | Block::Opaque { .. } => {}
+            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => {}
         }
     }
     Ok(())
 }
 
-fn show_text(screen: &Screen, text: &str, lines_max: usize) -> Result<(), Failure> {
-    let mut markdown = Markdown::new(screen);
+/// Prints up to `lines_max` lines of a text as Markdown.
+fn show_text(screen: &Screen, text: &str, lines_max: usize) -> Result<(), CliFailure> {
+    let mut markdown = MarkdownRenderer::new(screen);
     let rendered = markdown.push(text) + &markdown.finish();
     let mut lines = rendered.lines();
-    screen.lines(lines.by_ref().take(lines_max))?;
-    more(screen, lines.count())
+    screen.print_lines(lines.by_ref().take(lines_max))?;
+    print_omitted_lines(screen, lines.count())
 }
 
-fn more(screen: &Screen, lines: usize) -> Result<(), Failure> {
+/// Prints how many lines are not shown, if there are any.
+fn print_omitted_lines(screen: &Screen, lines: usize) -> Result<(), CliFailure> {
     match lines {
         0 => Ok(()),
-        lines => Ok(screen.line(screen.style.dim(format!("… {} more", count(lines as u64, "line"))))?),
+        lines => Ok(screen.print_line(screen.style.dim(format!("… {} more", format_count(lines as u64, "line"))))?),
     }
 }
 
-fn show_result(screen: &Screen, text: &str) -> Result<(), Failure> {
-    let text = safe(text);
+/// Prints up to [`RESULT_LINES_MAX`] lines of a tool's result.
+fn show_result(screen: &Screen, text: &str) -> Result<(), CliFailure> {
+    let text = sanitize(text);
     let mut lines = text.lines();
     for line in lines.by_ref().take(RESULT_LINES_MAX) {
-        screen.line(screen.style.dim(shorten(line, screen.columns)))?;
+        screen.print_line(screen.style.dim(shorten(line, screen.columns)))?;
     }
-    more(screen, lines.count())
+    print_omitted_lines(screen, lines.count())
 }

@@ -1,131 +1,141 @@
-//! `segue recall` and `/recall`: what was said in a thread and in those it came from, found again. What is found, and how
-//! much of it, is decided by the `memory` room.
+//! `segue recall` and `/recall`: searches the original messages of a thread and of the threads it was handed off from. The
+//! `memory` crate decides what matches and how much is returned.
 
 use std::collections::BTreeMap;
 
-use agent::{Passage, Recall, RecallQuery, Rest, Wanted};
+use agent::{RecalledMessage, RecallResult, RecallQuery, Remaining, MessageFilter};
 use jiff::Timestamp;
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
-use terminal::found::who;
-use terminal::{minute, safe, wrap, wrap_lines};
+use terminal::search_hits::speaker_name;
+use terminal::{format_minute, sanitize, wrap, wrap_lines};
 
-use crate::cli::{self, Format};
-use crate::commands::history::search::By;
-use crate::commands::import::count;
-use crate::commands::{Context, threads};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::{self, OutputFormat};
+use crate::commands::history::search::SpeakerFields;
+use crate::commands::import::format_count;
+use crate::commands::{CommandContext, threads};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
-struct Found<'a> {
-    /// The threads that were looked through, nearest first.
+struct RecallReport<'a> {
+    /// The searched threads, the nearest first.
     threads: &'a [ThreadId],
-    excerpts: Vec<Vec<Said<'a>>>,
-    /// At least so many more messages match.
+    excerpts: Vec<Vec<RecallPassage<'a>>>,
+    /// A lower bound of the number of further matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     more_messages: Option<u64>,
-    /// Where the range goes on.
+    /// The event at which the rest of the range starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_seq: Option<Seq>,
 }
 
-/// One passage.
+/// One message of an excerpt.
 #[derive(Serialize)]
-struct Said<'a> {
+struct RecallPassage<'a> {
     thread_id: ThreadId,
     seq: Seq,
     #[serde(flatten)]
-    by: By<'a>,
+    by: SpeakerFields<'a>,
     at: Timestamp,
     text: &'a str,
 }
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: cli::handoff::Recall) -> Outcome {
-    let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
-    let query = match args.from {
-        // The numbers are those of the thread that is named, also where it came from another one.
-        Some(from) => RecallQuery {
-            thread: Some(thread_id.to_string()),
-            ..RecallQuery::of(Wanted::Range(from, args.to.unwrap_or(from)))
-        },
-        None => RecallQuery::of(Wanted::Words(args.words.join(" "))),
-    };
-    show(context, thread_id, &query).await.map(|()| Code::Done)
-}
-
-/// Shows what was said about the words, in the thread and in those it came from; says whether something was.
+/// Performs `segue recall`.
 ///
 /// # Errors
-/// When there is no word among them, or the journal or stdout fails.
-pub(crate) async fn find(context: &Context, thread_id: ThreadId, words: &str) -> Result<bool, Failure> {
-    let query = RecallQuery::of(Wanted::Words(words.to_owned()));
-    let found = context.agent.memory().recall(thread_id, &query).await?;
-    if found.excerpts.is_empty() {
+/// Fails if there is no such thread, if the words contain no word, or if the journal fails.
+pub(crate) async fn run(context: &CommandContext, args: cli::handoff::RecallCommandArgs) -> CommandResult {
+    let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
+    let query = match args.from {
+        // The numbers of a range are those of the given thread, not of the threads it came from.
+        Some(from) => RecallQuery {
+            thread: Some(thread_id.to_string()),
+            ..RecallQuery::new(MessageFilter::Range(from, args.to.unwrap_or(from)))
+        },
+        None => RecallQuery::new(MessageFilter::Words(args.words.join(" "))),
+    };
+    show_query(context, thread_id, &query).await.map(|()| ExitReason::Success)
+}
+
+/// Prints the messages of the thread and its ancestors that match the words. Returns `false` if there are none.
+///
+/// # Errors
+/// Fails if the text contains no word, or if the journal or stdout fails.
+pub(crate) async fn show_matches(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    words: &str,
+) -> Result<bool, CliFailure> {
+    let query = RecallQuery::new(MessageFilter::Words(words.to_owned()));
+    let result = context.agent.memory().recall(thread_id, &query).await?;
+    if result.excerpts.is_empty() {
         return Ok(false);
     }
-    tell(context, &found).map(|()| true)
+    print_recall(context, &result).map(|()| true)
 }
 
-async fn show(context: &Context, thread_id: ThreadId, query: &RecallQuery) -> Result<(), Failure> {
-    let found = context.agent.memory().recall(thread_id, query).await?;
+/// Prints the result of a query as text or JSON.
+async fn show_query(context: &CommandContext, thread_id: ThreadId, query: &RecallQuery) -> Result<(), CliFailure> {
+    let result = context.agent.memory().recall(thread_id, query).await?;
     match context.format {
-        Format::Json => context.json(&json(&found)),
-        Format::Text => tell(context, &found),
+        OutputFormat::Json => context.print_json(&recall_report(&result)),
+        OutputFormat::Text => print_recall(context, &result),
     }
 }
 
-fn tell(context: &Context, found: &Recall) -> Result<(), Failure> {
+/// Prints the excerpts, and how much more there is.
+fn print_recall(context: &CommandContext, result: &RecallResult) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let ids: BTreeMap<ThreadId, String> =
-        found.threads.iter().copied().zip(threads::short_ids(found.threads.iter().copied())).collect();
-    for (at, excerpt) in found.excerpts.iter().enumerate() {
-        if at > 0 {
-            screen.line("")?;
+        result.threads.iter().copied().zip(threads::short_ids(result.threads.iter().copied())).collect();
+    for (index, excerpt) in result.excerpts.iter().enumerate() {
+        if index > 0 {
+            screen.print_line("")?;
         }
         for passage in excerpt {
             let id = ids.get(&passage.thread_id).map(String::as_str).unwrap_or_default();
-            let about = format!("#{} {} {}", passage.seq, who(&passage.speaker), minute(passage.at));
-            screen.line(format!("{} {}", style.code(id), style.dim(about)))?;
-            screen.line(wrap_lines(&safe(&passage.text), screen.text_columns(), "  "))?;
+            let heading =
+                format!("#{} {} {}", passage.seq, speaker_name(&passage.speaker), format_minute(passage.at));
+            screen.print_line(format!("{} {}", style.code(id), style.dim(heading)))?;
+            screen.print_line(wrap_lines(&sanitize(&passage.text), screen.text_columns(), "  "))?;
         }
     }
-    screen.line(style.dim(wrap(&rest(found), screen.text_columns(), "", "")))?;
+    screen.print_line(style.dim(wrap(&remainder_text(result), screen.text_columns(), "", "")))?;
     Ok(())
 }
 
-/// Returns what there is beyond what is shown, for a person.
-fn rest(found: &Recall) -> String {
-    let is_empty = found.excerpts.is_empty();
-    match found.rest {
-        Rest::Messages(0) if is_empty => {
-            format!("Nothing was found in {}.", count(found.threads.len() as u64, "thread"))
+/// Returns a sentence about the matches or messages that are not shown.
+fn remainder_text(result: &RecallResult) -> String {
+    let is_empty = result.excerpts.is_empty();
+    match result.remaining {
+        Remaining::Messages(0) if is_empty => {
+            format!("No matches in {}.", format_count(result.threads.len() as u64, "thread"))
         }
-        Rest::Messages(0) => "That is all.".to_owned(),
-        Rest::Messages(more) => {
-            format!("At least {} more; other words tell them apart.", count(more, "message"))
+        Remaining::Messages(0) => "There are no more matches.".to_owned(),
+        Remaining::Messages(more) => {
+            format!("At least {} more; use more specific words to find them.", format_count(more, "message"))
         }
-        Rest::Range { next_seq: None } if is_empty => "There are no messages at these numbers.".to_owned(),
-        Rest::Range { next_seq: None } => "That is all of the range.".to_owned(),
-        Rest::Range { next_seq: Some(next) } => format!("There is more from #{next} on."),
+        Remaining::Range { next_seq: None } if is_empty => "There are no messages at these numbers.".to_owned(),
+        Remaining::Range { next_seq: None } => "The range is complete.".to_owned(),
+        Remaining::Range { next_seq: Some(next) } => format!("The range continues at #{next}."),
     }
 }
 
-fn json(found: &Recall) -> Found<'_> {
-    let (more_messages, next_seq) = match found.rest {
-        Rest::Messages(more) => (Some(more), None),
-        Rest::Range { next_seq } => (None, next_seq),
+fn recall_report(result: &RecallResult) -> RecallReport<'_> {
+    let (more_messages, next_seq) = match result.remaining {
+        Remaining::Messages(more) => (Some(more), None),
+        Remaining::Range { next_seq } => (None, next_seq),
     };
-    let excerpts = found.excerpts.iter().map(|excerpt| excerpt.iter().map(said).collect()).collect();
-    Found { threads: &found.threads, excerpts, more_messages, next_seq }
+    let excerpts = result.excerpts.iter().map(|excerpt| excerpt.iter().map(recall_passage).collect()).collect();
+    RecallReport { threads: &result.threads, excerpts, more_messages, next_seq }
 }
 
-fn said(passage: &Passage) -> Said<'_> {
-    Said {
+fn recall_passage(passage: &RecalledMessage) -> RecallPassage<'_> {
+    RecallPassage {
         thread_id: passage.thread_id,
         seq: passage.seq,
-        by: By::of(&passage.speaker),
+        by: SpeakerFields::from_speaker(&passage.speaker),
         at: passage.at,
         text: &passage.text,
     }

@@ -1,58 +1,58 @@
-//! `segue search` and `/search`: what was said in any thread, and what stands for it, found again. What is found, and in
-//! which order, is decided by the `memory` room.
+//! `segue search` and `/search`: searches messages, summaries, handoffs and stored items of all threads. The `memory` crate
+//! decides what matches and in which order.
 
-use agent::{Beside, Found, FoundKind, SearchHit, SearchRequest, SearchResults, Speaker};
+use agent::{AdjacentMessage, SearchHitSource, IndexHitKind, SearchHit, SearchRequest, SearchResults, Speaker};
 use jiff::Timestamp;
 use protocol::{HandoffId, Seq, SummaryId, ThreadId};
 use serde::Serialize;
-use terminal::found::{Names, emphasised, hit};
-use terminal::{one_line, shorten, wrap};
+use terminal::search_hits::{ThreadNames, highlight_matches, render_hit};
+use terminal::{sanitize_line, shorten, wrap};
 
-use crate::cli::Format;
-use crate::cli::memory::{Kind, Search};
-use crate::commands::{Context, threads};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::OutputFormat;
+use crate::cli::memory::{SearchKind, SearchArgs};
+use crate::commands::{CommandContext, threads};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// Columns of what was asked for that are told again.
+/// The most columns of a query that are quoted in a message.
 const QUOTED_COLUMNS_MAX: usize = 100;
 
-/// Where the search was asked for, and so how another command is written.
+/// The syntax of commands in hints: that of the shell, or that of the chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Command,
+pub(crate) enum CommandSyntax {
+    Shell,
     Chat,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
-pub(crate) struct Printed<'a> {
-    /// The words that were looked for.
+pub(crate) struct SearchReport<'a> {
+    /// The words that the index was searched for.
     words: &'a [String],
-    /// What was found, best first.
-    hits: Vec<Hit<'a>>,
+    /// The hits, the best first.
+    hits: Vec<SearchHitReport<'a>>,
 }
 
-/// One hit.
+/// One hit of the report.
 #[derive(Serialize)]
-struct Hit<'a> {
+struct SearchHitReport<'a> {
     #[serde(flatten)]
-    place: Place<'a>,
+    target: SearchHitTarget<'a>,
     created_at: Timestamp,
     score: f64,
     snippet: String,
 }
 
-/// Where it is.
+/// The kind of a hit and its position.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Place<'a> {
+enum SearchHitTarget<'a> {
     Message {
         thread_id: ThreadId,
         seq: Seq,
         #[serde(flatten)]
-        by: By<'a>,
-        before: Option<Neighbour<'a>>,
-        after: Option<Neighbour<'a>>,
+        by: SpeakerFields<'a>,
+        before: Option<AdjacentMessageReport<'a>>,
+        after: Option<AdjacentMessageReport<'a>>,
     },
     Summary {
         summary_id: SummaryId,
@@ -71,26 +71,27 @@ enum Place<'a> {
     },
 }
 
-/// Who said something.
+/// The speaker of a message.
 #[derive(Serialize)]
-pub(super) struct By<'a> {
+pub(super) struct SpeakerFields<'a> {
     speaker: &'static str,
+    /// The name of the tool, if the speaker is a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<&'a str>,
 }
 
-/// What was said right before or after.
+/// The message directly before or after a hit.
 #[derive(Serialize)]
-struct Neighbour<'a> {
+struct AdjacentMessageReport<'a> {
     seq: Seq,
     #[serde(flatten)]
-    by: By<'a>,
+    by: SpeakerFields<'a>,
     text: &'a str,
 }
 
-impl<'a> By<'a> {
-    /// Returns how JSON names who said it.
-    pub(super) fn of(speaker: &'a Speaker) -> Self {
+impl<'a> SpeakerFields<'a> {
+    /// Returns the fields of a speaker.
+    pub(super) fn from_speaker(speaker: &'a Speaker) -> Self {
         let (speaker, tool) = match speaker {
             Speaker::User => ("human", None),
             Speaker::Assistant => ("ai", None),
@@ -101,194 +102,216 @@ impl<'a> By<'a> {
     }
 }
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Search) -> Outcome {
-    find(context, &request(context, &args).await?, Asked::Command).await.map(|()| Code::Done)
-}
-
-/// Returns what the arguments ask for.
+/// Performs `segue search`.
 ///
 /// # Errors
-/// When there is no word, or no such thread.
-pub(crate) async fn request(context: &Context, args: &Search) -> Result<SearchRequest, Failure> {
+/// Fails as [`search_request`] and [`show_search`] do.
+pub(crate) async fn run(context: &CommandContext, args: SearchArgs) -> CommandResult {
+    show_search(context, &search_request(context, &args).await?, CommandSyntax::Shell).await.map(|()| ExitReason::Success)
+}
+
+/// Returns the request of the arguments.
+///
+/// # Errors
+/// Fails if the query contains no word, or there is no such thread.
+pub(crate) async fn search_request(context: &CommandContext, args: &SearchArgs) -> Result<SearchRequest, CliFailure> {
     let text = args.words.join(" ");
-    check(&text)?;
+    check_words(&text)?;
     let thread_id = match &args.thread {
         Some(prefix) => Some(context.agent.threads().find(prefix).await?.thread_id),
         None => None,
     };
-    let kind = |kind: &Kind| match kind {
-        Kind::Message => FoundKind::Message,
-        Kind::Summary => FoundKind::Summary,
-        Kind::Handoff => FoundKind::Handoff,
-        Kind::Item => FoundKind::Item,
+    let kind = |kind: &SearchKind| match kind {
+        SearchKind::Message => IndexHitKind::Message,
+        SearchKind::Summary => IndexHitKind::Summary,
+        SearchKind::Handoff => IndexHitKind::Handoff,
+        SearchKind::Item => IndexHitKind::Item,
     };
     Ok(SearchRequest {
         kinds: args.kind.iter().map(kind).collect(),
         thread_id,
         assistant_id: args.agent.clone(),
-        since: args.since.map(|since| since.seen_from(Timestamp::now())),
+        since: args.since.map(|since| since.resolve(Timestamp::now())),
         limit: args.limit as usize,
-        ..SearchRequest::of(text)
+        ..SearchRequest::new(text)
     })
 }
 
-/// Refuses what has no word in it.
+/// Checks that a query contains a letter or a digit.
 ///
 /// # Errors
-/// When it has none.
-pub(crate) fn check(text: &str) -> Result<(), Failure> {
+/// Fails if it contains none.
+pub(crate) fn check_words(text: &str) -> Result<(), CliFailure> {
     match text.contains(char::is_alphanumeric) {
         true => Ok(()),
-        false => Err(Failure::new(Code::User, "search: no words were given")
-            .with_hint("write a question, or the words to look for")),
+        false => Err(CliFailure::new(ExitReason::User, "search: no words were given")
+            .with_hint("write a question, or the words to search for")),
     }
 }
 
-/// Returns what was asked for, as it is told in a sentence.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("`{}`", shorten(&one_line(text), QUOTED_COLUMNS_MAX))
+/// Returns a query in backticks, shortened, for use in a sentence.
+pub(crate) fn quote_query(text: &str) -> String {
+    format!("`{}`", shorten(&sanitize_line(text), QUOTED_COLUMNS_MAX))
 }
 
-/// Searches and shows what was found, and how to come to its place.
+/// Searches, and prints the hits with commands that open them.
 ///
 /// # Errors
-/// When there is no word to look for, or the journal or stdout fails.
-pub(crate) async fn find(context: &Context, request: &SearchRequest, asked: Asked) -> Result<(), Failure> {
-    let found = context.agent.memory().search(request).await?;
-    if context.format == Format::Json {
-        return context.json(&printed(&found));
+/// Fails if the query contains no word, or if the journal or stdout fails.
+pub(crate) async fn show_search(
+    context: &CommandContext,
+    request: &SearchRequest,
+    syntax: CommandSyntax,
+) -> Result<(), CliFailure> {
+    let results = context.agent.memory().search(request).await?;
+    if context.format == OutputFormat::Json {
+        return context.print_json(&search_report(&results));
     }
     let screen = &context.screen;
-    if found.hits.is_empty() {
-        let text = format!("Nothing was found about {}.", quoted(&request.text));
-        screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
+    if results.hits.is_empty() {
+        let text = format!("No matches for {}.", quote_query(&request.text));
+        screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
         return Ok(());
     }
-    let names = names(context, &found.hits).await?;
-    for (at, found) in found.hits.iter().enumerate() {
-        if at > 0 {
-            screen.line("")?;
+    let names = hit_thread_names(context, &results.hits).await?;
+    for (index, hit) in results.hits.iter().enumerate() {
+        if index > 0 {
+            screen.print_line("")?;
         }
-        screen.lines(hit(screen, found, &names))?;
+        screen.print_lines(render_hit(screen, hit, &names))?;
     }
-    let ways = wrap(&ways(&found.hits, &names, asked), screen.text_columns(), "", "  ");
-    match asked {
-        Asked::Command => screen.note(screen.style.dim(ways)),
-        Asked::Chat => screen.line(screen.style.dim(ways))?,
+    let hint = wrap(&navigation_hint(&results.hits, &names, syntax), screen.text_columns(), "", "  ");
+    match syntax {
+        CommandSyntax::Shell => screen.print_to_stderr(screen.style.dim(hint)),
+        CommandSyntax::Chat => screen.print_line(screen.style.dim(hint))?,
     }
     Ok(())
 }
 
-/// Returns how the threads of the hits are told.
-pub(crate) async fn names(context: &Context, hits: &[SearchHit]) -> Result<Names, Failure> {
-    let of = |hit: &SearchHit| match &hit.found {
-        Found::Message { thread_id, .. } => [Some(*thread_id), None],
-        Found::Summary { thread_id, .. } => [*thread_id, None],
-        Found::Handoff { parent_thread_id, child_thread_id, .. } => {
+/// Returns the short ids and titles of the hits' threads.
+///
+/// # Errors
+/// Fails if the journal fails.
+pub(crate) async fn hit_thread_names(
+    context: &CommandContext,
+    hits: &[SearchHit],
+) -> Result<ThreadNames, CliFailure> {
+    let threads_of = |hit: &SearchHit| match &hit.source {
+        SearchHitSource::Message { thread_id, .. } => [Some(*thread_id), None],
+        SearchHitSource::Summary { thread_id, .. } => [*thread_id, None],
+        SearchHitSource::Handoff { parent_thread_id, child_thread_id, .. } => {
             [Some(*parent_thread_id), Some(*child_thread_id)]
         }
-        Found::Item { .. } => [None, None],
+        SearchHitSource::Item { .. } => [None, None],
     };
-    named(context, hits.iter().flat_map(of).flatten()).await
+    thread_names(context, hits.iter().flat_map(threads_of).flatten()).await
 }
 
-/// Returns how threads are told; those that are gone are left out.
-pub(crate) async fn named(
-    context: &Context,
+/// Returns the short ids and titles of threads. Deleted threads are left out.
+///
+/// # Errors
+/// Fails if the journal fails.
+pub(crate) async fn thread_names(
+    context: &CommandContext,
     thread_ids: impl Iterator<Item = ThreadId>,
-) -> Result<Names, Failure> {
-    let mut names = Names::new();
+) -> Result<ThreadNames, CliFailure> {
+    let mut names = ThreadNames::new();
     for thread_id in thread_ids {
         if names.contains_key(&thread_id) {
             continue;
         }
         let thread = context.agent.threads().get(thread_id).await?;
         if let Some(thread) = thread {
-            let name = (context.short_id(thread_id).await, threads::title(&thread));
+            let name = (context.short_id(thread_id).await, threads::thread_title(&thread));
             names.insert(thread_id, name);
         }
     }
     Ok(names)
 }
 
-/// Returns how to come to the place of a hit: for each kind the command that opens the best one.
-pub(crate) fn ways(hits: &[SearchHit], names: &Names, asked: Asked) -> String {
-    let short = |thread_id: &ThreadId| names.get(thread_id).map(|(id, _)| id.as_str());
-    let history = match asked {
-        Asked::Command => "segue history",
-        Asked::Chat => "/history",
+/// Returns a sentence with a command for each kind of hit: it opens the best hit of that kind.
+pub(crate) fn navigation_hint(hits: &[SearchHit], names: &ThreadNames, syntax: CommandSyntax) -> String {
+    let short_id = |thread_id: &ThreadId| names.get(thread_id).map(|(id, _)| id.as_str());
+    let history = match syntax {
+        CommandSyntax::Shell => "segue history",
+        CommandSyntax::Chat => "/history",
     };
-    let message = hits.iter().find_map(|hit| match &hit.found {
-        Found::Message { thread_id, seq, .. } => {
-            Some(format!("`{history} {} --around {seq}` opens a message at its place", short(thread_id)?))
+    let message = hits.iter().find_map(|hit| match &hit.source {
+        SearchHitSource::Message { thread_id, seq, .. } => {
+            Some(format!("`{history} {} --around {seq}` shows a message in its context", short_id(thread_id)?))
         }
-        Found::Summary { .. } | Found::Handoff { .. } | Found::Item { .. } => None,
+        SearchHitSource::Summary { .. } | SearchHitSource::Handoff { .. } | SearchHitSource::Item { .. } => None,
     });
-    let summary = hits.iter().find_map(|hit| match &hit.found {
-        Found::Summary { thread_id: Some(thread_id), first_turn, .. } => {
+    let summary = hits.iter().find_map(|hit| match &hit.source {
+        SearchHitSource::Summary { thread_id: Some(thread_id), first_turn, .. } => {
             let after = first_turn.saturating_sub(1);
-            let id = short(thread_id)?;
-            Some(format!("`segue memory trace {id} --after {after}` lists the turns of a summary"))
+            let id = short_id(thread_id)?;
+            Some(format!("`segue memory trace {id} --after {after}` lists the messages of a summary"))
         }
-        Found::Message { .. } | Found::Summary { .. } | Found::Handoff { .. } | Found::Item { .. } => None,
+        SearchHitSource::Message { .. }
+        | SearchHitSource::Summary { .. }
+        | SearchHitSource::Handoff { .. }
+        | SearchHitSource::Item { .. } => None,
     });
-    let handoff = hits.iter().find_map(|hit| match &hit.found {
-        Found::Handoff { handoff_id, .. } => {
+    let handoff = hits.iter().find_map(|hit| match &hit.source {
+        SearchHitSource::Handoff { handoff_id, .. } => {
             Some(format!("`segue handoff --show {handoff_id}` shows a handoff"))
         }
-        Found::Message { .. } | Found::Summary { .. } | Found::Item { .. } => None,
+        SearchHitSource::Message { .. } | SearchHitSource::Summary { .. } | SearchHitSource::Item { .. } => None,
     });
-    let item = hits.iter().find_map(|hit| match &hit.found {
-        Found::Item { namespace, key } => Some(format!(
+    let item = hits.iter().find_map(|hit| match &hit.source {
+        SearchHitSource::Item { namespace, key } => Some(format!(
             "`segue store get {} {}` prints an item",
-            one_line(&namespace.join(".")),
-            one_line(key)
+            sanitize_line(&namespace.join(".")),
+            sanitize_line(key)
         )),
-        Found::Message { .. } | Found::Summary { .. } | Found::Handoff { .. } => None,
+        SearchHitSource::Message { .. } | SearchHitSource::Summary { .. } | SearchHitSource::Handoff { .. } => None,
     });
-    let ways: Vec<String> = [message, summary, handoff, item].into_iter().flatten().collect();
-    format!("{}.", ways.join(", "))
+    let commands: Vec<String> = [message, summary, handoff, item].into_iter().flatten().collect();
+    format!("{}.", commands.join(", "))
 }
 
-pub(crate) fn printed(found: &SearchResults) -> Printed<'_> {
-    Printed { words: &found.words, hits: found.hits.iter().map(as_json).collect() }
+/// Returns the results for `--json`.
+pub(crate) fn search_report(results: &SearchResults) -> SearchReport<'_> {
+    SearchReport { words: &results.words, hits: results.hits.iter().map(hit_report).collect() }
 }
 
-fn as_json(hit: &SearchHit) -> Hit<'_> {
-    let place = match &hit.found {
-        Found::Message { thread_id, seq, speaker, before, after } => Place::Message {
+fn hit_report(hit: &SearchHit) -> SearchHitReport<'_> {
+    let target = match &hit.source {
+        SearchHitSource::Message { thread_id, seq, speaker, before, after } => SearchHitTarget::Message {
             thread_id: *thread_id,
             seq: *seq,
-            by: By::of(speaker),
-            before: before.as_ref().map(neighbour),
-            after: after.as_ref().map(neighbour),
+            by: SpeakerFields::from_speaker(speaker),
+            before: before.as_ref().map(adjacent_report),
+            after: after.as_ref().map(adjacent_report),
         },
-        Found::Summary { summary_id, thread_id, first_turn, last_turn } => Place::Summary {
+        SearchHitSource::Summary { summary_id, thread_id, first_turn, last_turn } => SearchHitTarget::Summary {
             summary_id: *summary_id,
             thread_id: *thread_id,
             first_turn: *first_turn,
             last_turn: *last_turn,
         },
-        Found::Handoff { handoff_id, parent_thread_id, child_thread_id } => Place::Handoff {
+        SearchHitSource::Handoff { handoff_id, parent_thread_id, child_thread_id } => SearchHitTarget::Handoff {
             handoff_id: *handoff_id,
             parent_thread_id: *parent_thread_id,
             child_thread_id: *child_thread_id,
         },
-        Found::Item { namespace, key } => Place::Item { namespace, key },
+        SearchHitSource::Item { namespace, key } => SearchHitTarget::Item { namespace, key },
     };
-    Hit { place, created_at: hit.at, score: hit.score, snippet: emphasised(&hit.snippet, str::to_owned) }
+    // JSON has no colour, so the marks around matches are removed.
+    let snippet = highlight_matches(&hit.snippet, str::to_owned);
+    SearchHitReport { target, created_at: hit.at, score: hit.score, snippet }
 }
 
-fn neighbour(beside: &Beside) -> Neighbour<'_> {
-    Neighbour { seq: beside.seq, by: By::of(&beside.speaker), text: &beside.text }
+fn adjacent_report(message: &AdjacentMessage) -> AdjacentMessageReport<'_> {
+    AdjacentMessageReport { seq: message.seq, by: SpeakerFields::from_speaker(&message.speaker), text: &message.text }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The page that describes the shapes.
+    /// The page of the book that documents the JSON.
     const PAGE: &str = include_str!("../../../../../docs/src/memory-json.md");
 
     fn id<T: std::str::FromStr>(last: u8) -> T
@@ -298,14 +321,14 @@ mod tests {
         format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
     }
 
-    fn hit(found: Found, score: f64, snippet: &str) -> SearchHit {
-        SearchHit { found, at: Timestamp::UNIX_EPOCH, snippet: snippet.to_owned(), score }
+    fn hit(source: SearchHitSource, score: f64, snippet: &str) -> SearchHit {
+        SearchHit { source, at: Timestamp::UNIX_EPOCH, snippet: snippet.to_owned(), score }
     }
 
-    /// One hit of every kind, in the order of the page.
+    /// Returns one hit of every kind, in the order of the page.
     fn hits() -> Vec<SearchHit> {
-        let before = Beside { seq: 411, speaker: Speaker::User, text: "Which one?".to_owned() };
-        let message = Found::Message {
+        let before = AdjacentMessage { seq: 411, speaker: Speaker::User, text: "Which one?".to_owned() };
+        let message = SearchHitSource::Message {
             thread_id: id(1),
             seq: 412,
             speaker: Speaker::Assistant,
@@ -313,10 +336,10 @@ mod tests {
             after: None,
         };
         let summary =
-            Found::Summary { summary_id: id(2), thread_id: Some(id(1)), first_turn: 1, last_turn: 24 };
-        let handoff = Found::Handoff { handoff_id: id(3), parent_thread_id: id(1), child_thread_id: id(4) };
+            SearchHitSource::Summary { summary_id: id(2), thread_id: Some(id(1)), first_turn: 1, last_turn: 24 };
+        let handoff = SearchHitSource::Handoff { handoff_id: id(3), parent_thread_id: id(1), child_thread_id: id(4) };
         let item =
-            Found::Item { namespace: vec!["users".to_owned(), "ada".to_owned()], key: "tea".to_owned() };
+            SearchHitSource::Item { namespace: vec!["users".to_owned(), "ada".to_owned()], key: "tea".to_owned() };
         vec![
             hit(message, 7.5, "we take the \u{2}small\u{3} kettle"),
             hit(summary, 5.0, "The \u{2}kettle\u{3} leaks."),
@@ -326,27 +349,27 @@ mod tests {
     }
 
     #[test]
-    fn m11_the_page_shows_every_kind_of_hit_as_it_is_written() {
-        let found = SearchResults { hits: hits(), words: Vec::new() };
+    fn m11_the_page_shows_the_json_of_every_kind_of_hit() {
+        let results = SearchResults { hits: hits(), words: Vec::new() };
         let lines: Vec<String> =
-            printed(&found).hits.iter().map(|hit| serde_json::to_string(hit).unwrap()).collect();
+            search_report(&results).hits.iter().map(|hit| serde_json::to_string(hit).unwrap()).collect();
         let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"kind\":")).collect();
         assert_eq!(shown, lines, "docs/src/memory-json.md must show:\n{}", lines.join("\n"));
     }
 
     #[test]
     fn m11_each_kind_of_hit_can_be_opened_by_one_command() {
-        let names: Names =
-            [1, 4].map(|at| (id(at), (format!("0192f0c{at}"), "Mend the kettle".to_owned()))).into();
-        let told = ways(&hits(), &names, Asked::Command);
-        for way in [
-            "`segue history 0192f0c1 --around 412` opens a message at its place",
-            "`segue memory trace 0192f0c1 --after 0` lists the turns of a summary",
+        let names: ThreadNames =
+            [1, 4].map(|last| (id(last), (format!("0192f0c{last}"), "Mend the kettle".to_owned()))).into();
+        let hint = navigation_hint(&hits(), &names, CommandSyntax::Shell);
+        for command in [
+            "`segue history 0192f0c1 --around 412` shows a message in its context",
+            "`segue memory trace 0192f0c1 --after 0` lists the messages of a summary",
             &format!("`segue handoff --show {}` shows a handoff", id::<HandoffId>(3)),
             "`segue store get users.ada tea` prints an item",
         ] {
-            assert!(told.contains(way), "{way}: {told}");
+            assert!(hint.contains(command), "{command}: {hint}");
         }
-        assert!(ways(&hits(), &names, Asked::Chat).contains("`/history 0192f0c1 --around 412`"));
+        assert!(navigation_hint(&hits(), &names, CommandSyntax::Chat).contains("`/history 0192f0c1 --around 412`"));
     }
 }

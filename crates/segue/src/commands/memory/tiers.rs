@@ -1,242 +1,270 @@
-//! `segue memory stats`, `summaries` and `trace`: how much there is in each tier, the summaries that stand for old turns,
-//! and what became of each turn of a thread. It changes nothing.
+//! `segue memory stats`, `summaries` and `trace`: the size of each tier, the summaries of old messages, and the tier of each
+//! message of a thread. They change nothing.
 
 use agent::{MemoryStats, StoredSummary};
-use protocol::{LoggedTurn, MediumTermSummary, ThreadId, TurnRole};
+use protocol::{LoggedMessage, MediumTermSummary, ThreadId, MessageRole};
 use serde::Serialize;
 use serde_json::json;
-use terminal::found::Names;
-use terminal::{Column, Screen, marker, minute, one_line, shown_path, size, table, wrap};
+use terminal::search_hits::ThreadNames;
+use terminal::{TableColumn, Screen, marker, format_minute, sanitize_line, sanitize_path, format_bytes, table, wrap};
 
-use crate::cli::Format;
-use crate::commands::Context;
-use crate::commands::history::search::{Asked, named};
-use crate::commands::import::count;
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::OutputFormat;
+use crate::commands::CommandContext;
+use crate::commands::history::search::{CommandSyntax, thread_names};
+use crate::commands::import::format_count;
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// The share of its limit, in percent, from which on agent.md is told to be nearly full.
+/// The size of agent.md, in percent of its limit, from which on a warning is shown.
 const NEARLY_FULL_PERCENT: u64 = 80;
 
 /// Performs `segue memory stats`.
-pub(crate) async fn stats(context: &Context) -> Outcome {
+///
+/// # Errors
+/// Fails if the journal or stdout fails.
+pub(crate) async fn run_stats(context: &CommandContext) -> CommandResult {
     let stats = context.agent.memory().stats().await?;
-    if context.format == Format::Json {
-        context.json(&stats)?;
-        return Ok(Code::Done);
+    if context.format == OutputFormat::Json {
+        context.print_json(&stats)?;
+        return Ok(ExitReason::Success);
     }
     show_stats(context, &stats)?;
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Shows how much there is in each tier, and what a person should know of it.
-pub(crate) fn show_stats(context: &Context, stats: &MemoryStats) -> Result<(), Failure> {
-    context.screen.lines(counted(&context.screen, stats))?;
+/// Prints the size of each tier, and a warning about agent.md if there is one.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+pub(crate) fn show_stats(context: &CommandContext, stats: &MemoryStats) -> Result<(), CliFailure> {
+    context.screen.print_lines(stats_lines(&context.screen, stats))?;
     let problem = stats.agent_md.problem.as_ref().map(|problem| format!("failed to {problem}"));
-    if let Some(notice) = problem.or_else(|| nearly_full(stats)) {
-        context.notice(&notice);
+    if let Some(notice) = problem.or_else(|| size_warning(stats)) {
+        context.print_notice(&notice);
     }
     Ok(())
 }
 
-fn counted(screen: &Screen, stats: &MemoryStats) -> Vec<String> {
+/// Returns the lines of the table of tiers.
+fn stats_lines(screen: &Screen, stats: &MemoryStats) -> Vec<String> {
     let file = &stats.agent_md;
     let bytes = match (&file.problem, file.exists) {
         (Some(_), _) => "cannot be read".to_owned(),
-        (None, true) => format!("{} of {}", size(file.bytes), size(file.bytes_max)),
+        (None, true) => format!("{} of {}", format_bytes(file.bytes), format_bytes(file.bytes_max)),
         (None, false) => "none yet".to_owned(),
     };
-    let row = |tier: &str, what: String, holds: String| vec![tier.to_owned(), what, holds];
+    let row = |tier: &str, content: String, size: String| vec![tier.to_owned(), content, size];
     let rows = [
-        row("short-term", "turns as they were said".to_owned(), stats.turns.active.to_string()),
-        row("medium-term", "summaries of old turns".to_owned(), stats.summaries.to_string()),
-        row("", "turns they stand for".to_owned(), stats.turns.summarised.to_string()),
-        row("", "turns that were taken back".to_owned(), stats.turns.withdrawn.to_string()),
-        row("long-term", format!("agent.md in {}", folder(stats)), bytes),
+        row("short-term", "messages in the context".to_owned(), stats.turns.active.to_string()),
+        row("medium-term", "summaries of old messages".to_owned(), stats.summaries.to_string()),
+        row("", "summarized messages".to_owned(), stats.turns.summarised.to_string()),
+        row("", "rewound messages".to_owned(), stats.turns.withdrawn.to_string()),
+        row("long-term", format!("agent.md in {}", agent_md_folder(stats)), bytes),
         row("", "items in the store".to_owned(), stats.items.to_string()),
-        row("waiting", "threads with turns to be summarised".to_owned(), stats.due.to_string()),
+        row("due", "threads with messages to summarize".to_owned(), stats.due.to_string()),
     ];
-    let columns = [Column::Left("TIER"), Column::Flexible("WHAT"), Column::Right("HOLDS")];
+    let columns = [TableColumn::Left("TIER"), TableColumn::Flexible("CONTENT"), TableColumn::Right("SIZE")];
     table(screen, &columns, &rows)
 }
 
-fn folder(stats: &MemoryStats) -> String {
-    stats.agent_md.path.parent().map(shown_path).unwrap_or_default()
+/// Returns the folder of agent.md for display.
+fn agent_md_folder(stats: &MemoryStats) -> String {
+    stats.agent_md.path.parent().map(sanitize_path).unwrap_or_default()
 }
 
-/// Returns what a person is told whose agent.md is nearly as large as it may be.
-fn nearly_full(stats: &MemoryStats) -> Option<String> {
+/// Returns a warning if agent.md exceeds its size limit or nearly does.
+fn size_warning(stats: &MemoryStats) -> Option<String> {
     let file = &stats.agent_md;
     if file.bytes > file.bytes_max {
         return Some(format!(
-            "agent.md has {}, and {} is the limit: nothing more is noted in it. `segue memory edit` shortens it.",
-            size(file.bytes),
-            size(file.bytes_max)
+            "agent.md has {}, which exceeds the limit of {}: nothing more can be added. Shorten it with `segue memory edit`.",
+            format_bytes(file.bytes),
+            format_bytes(file.bytes_max)
         ));
     }
     let percent = file.bytes * 100 / file.bytes_max.max(1);
     (percent >= NEARLY_FULL_PERCENT).then(|| {
-        format!("agent.md has {percent} % of the size it may have. `segue memory edit` shortens it.")
+        format!("agent.md has reached {percent} % of its size limit. Shorten it with `segue memory edit`.")
     })
 }
 
-/// A summary, as `--json` has it.
+/// A summary in the form of `--json`.
 #[derive(Serialize)]
-pub(crate) struct Printed<'a> {
+pub(crate) struct StoredSummaryReport<'a> {
     #[serde(flatten)]
     summary: &'a MediumTermSummary,
     thread_id: Option<ThreadId>,
     turns: u64,
 }
 
-/// Returns summaries as `--json` has them.
-pub(crate) fn printed(summaries: &[StoredSummary]) -> Vec<Printed<'_>> {
-    let printed = summaries.iter().map(|stored| Printed {
+/// Returns summaries in the form of `--json`.
+pub(crate) fn summary_reports(summaries: &[StoredSummary]) -> Vec<StoredSummaryReport<'_>> {
+    let reports = summaries.iter().map(|stored| StoredSummaryReport {
         summary: &stored.summary,
         thread_id: stored.thread_id,
         turns: stored.turns,
     });
-    printed.collect()
+    reports.collect()
 }
 
 /// Performs `segue memory summaries`.
-pub(crate) async fn summaries(context: &Context, limit: usize) -> Outcome {
-    let found = context.agent.memory().recent_summaries(limit).await?;
-    if context.format == Format::Json {
-        context.json(&json!({"summaries": printed(&found)}))?;
-        return Ok(Code::Done);
-    }
-    show_summaries(context, &found, Asked::Command).await?;
-    if found.len() == limit {
-        context.screen.note(context.screen.style.dim(format!("The newest {limit}; `--limit N` shows more.")));
-    }
-    Ok(Code::Done)
-}
-
-/// Shows summaries, each under a line that says for what it stands, and how to come to the turns themselves.
 ///
 /// # Errors
-/// When the journal fails, or stdout cannot be written to.
+/// Fails if the journal or stdout fails.
+pub(crate) async fn run_summaries(context: &CommandContext, limit: usize) -> CommandResult {
+    let summaries = context.agent.memory().recent_summaries(limit).await?;
+    if context.format == OutputFormat::Json {
+        context.print_json(&json!({"summaries": summary_reports(&summaries)}))?;
+        return Ok(ExitReason::Success);
+    }
+    show_summaries(context, &summaries, CommandSyntax::Shell).await?;
+    if summaries.len() == limit {
+        let hint = format!("These are the newest {limit}; `--limit N` shows more.");
+        context.screen.print_to_stderr(context.screen.style.dim(hint));
+    }
+    Ok(ExitReason::Success)
+}
+
+/// Prints summaries, each with a heading that names its messages, and the commands that show the messages themselves.
+///
+/// # Errors
+/// Fails if the journal or stdout fails.
 pub(crate) async fn show_summaries(
-    context: &Context,
+    context: &CommandContext,
     summaries: &[StoredSummary],
-    asked: Asked,
-) -> Result<(), Failure> {
+    syntax: CommandSyntax,
+) -> Result<(), CliFailure> {
     let screen = &context.screen;
     if summaries.is_empty() {
-        return Ok(screen.line("No turn has become a summary yet.")?);
+        return Ok(screen.print_line("No message was summarized yet.")?);
     }
-    let names = named(context, summaries.iter().filter_map(|stored| stored.thread_id)).await?;
-    for (at, stored) in summaries.iter().enumerate() {
-        if at > 0 {
-            screen.line("")?;
+    let names = thread_names(context, summaries.iter().filter_map(|stored| stored.thread_id)).await?;
+    for (index, stored) in summaries.iter().enumerate() {
+        if index > 0 {
+            screen.print_line("")?;
         }
-        screen.line(head(screen, stored, &names))?;
-        screen.lines(marker::summary(screen, &stored.summary.summary_text))?;
+        screen.print_line(heading_line(screen, stored, &names))?;
+        screen.print_lines(marker::summary_lines(screen, &stored.summary.summary_text))?;
     }
-    if let Some(text) = way(context, summaries, &names, asked).await {
+    if let Some(text) = navigation_hint(context, summaries, &names, syntax).await {
         let text = screen.style.dim(wrap(&text, screen.text_columns(), "", "  "));
-        match asked {
-            Asked::Command => screen.note(text),
-            Asked::Chat => screen.line(text)?,
+        match syntax {
+            CommandSyntax::Shell => screen.print_to_stderr(text),
+            CommandSyntax::Chat => screen.print_line(text)?,
         }
     }
     Ok(())
 }
 
-/// Returns the line above a summary, as a search shows it: where the turns it stands for were said, and which.
-fn head(screen: &Screen, stored: &StoredSummary, names: &Names) -> String {
+/// Returns the heading of a summary, in the form of a search hit: its thread, the numbers of its messages, and its time.
+fn heading_line(screen: &Screen, stored: &StoredSummary, names: &ThreadNames) -> String {
     let summary = &stored.summary;
     let thread = stored.thread_id.and_then(|thread_id| names.get(&thread_id));
-    let thread = thread.map_or("(gone)", |(id, _)| id.as_str());
-    let turns = range(summary.turn_range_start, summary.turn_range_end);
-    let about = format!("summary of {turns} {}", minute(summary.created_at));
-    format!("{} {}", screen.style.code(thread), screen.style.dim(about))
+    let thread = thread.map_or("(deleted)", |(id, _)| id.as_str());
+    let messages = message_range(summary.turn_range_start, summary.turn_range_end);
+    let heading = format!("summary of {messages} {}", format_minute(summary.created_at));
+    format!("{} {}", screen.style.code(thread), screen.style.dim(heading))
 }
 
-/// Returns how to come to the turns of a summary: for the newest one whose thread is there.
-async fn way(context: &Context, summaries: &[StoredSummary], names: &Names, asked: Asked) -> Option<String> {
-    let of = |stored: &StoredSummary| {
+/// Returns the commands that show the messages of the newest summary whose thread exists.
+async fn navigation_hint(
+    context: &CommandContext,
+    summaries: &[StoredSummary],
+    names: &ThreadNames,
+    syntax: CommandSyntax,
+) -> Option<String> {
+    let position = |stored: &StoredSummary| {
         let thread_id = stored.thread_id?;
         let (id, _) = names.get(&thread_id)?;
         Some((thread_id, id.clone(), stored.summary.turn_range_start.saturating_sub(1)))
     };
-    let (thread_id, id, after) = summaries.iter().find_map(of)?;
-    let turns = context.agent.memory().task_trace(thread_id, Some(after), 1).await.ok()?;
-    let history = match asked {
-        Asked::Command => "segue history",
-        Asked::Chat => "/history",
+    let (thread_id, id, after) = summaries.iter().find_map(position)?;
+    let messages = context.agent.memory().task_trace(thread_id, Some(after), 1).await.ok()?;
+    let history = match syntax {
+        CommandSyntax::Shell => "segue history",
+        CommandSyntax::Chat => "/history",
     };
-    let place = turns.first().map(|turn| format!(", `{history} {id} --around {}` opens them", turn.seq));
-    let place = place.unwrap_or_default();
-    Some(format!("`segue memory trace {id} --after {after}` lists the turns of a summary{place}."))
+    let command = messages.first().map(|message| format!(", `{history} {id} --around {}` shows them", message.seq));
+    let command = command.unwrap_or_default();
+    Some(format!("`segue memory trace {id} --after {after}` lists the messages of a summary{command}."))
 }
 
-fn range(first: u64, last: u64) -> String {
-    if first == last { format!("turn {first}") } else { format!("turns {first}–{last}") }
+/// Returns the numbers of messages as text.
+fn message_range(first: u64, last: u64) -> String {
+    if first == last { format!("message {first}") } else { format!("messages {first}–{last}") }
 }
 
 /// Performs `segue memory trace`.
-pub(crate) async fn trace(context: &Context, thread: &str, after: Option<u64>, limit: usize) -> Outcome {
+///
+/// # Errors
+/// Fails if there is no such thread, or if the journal or stdout fails.
+pub(crate) async fn run_trace(
+    context: &CommandContext,
+    thread: &str,
+    after: Option<u64>,
+    limit: usize,
+) -> CommandResult {
     let thread_id = context.agent.threads().find(thread).await?.thread_id;
-    let turns = context.agent.memory().task_trace(thread_id, after, limit).await?;
-    if context.format == Format::Json {
-        let next = turns.last().filter(|_| turns.len() == limit).map(|turn| turn.turn_index);
-        context.json(&json!({"thread_id": thread_id, "turns": turns, "next_after": next}))?;
-        return Ok(Code::Done);
+    let messages = context.agent.memory().task_trace(thread_id, after, limit).await?;
+    if context.format == OutputFormat::Json {
+        let next = messages.last().filter(|_| messages.len() == limit).map(|message| message.turn_index);
+        context.print_json(&json!({"thread_id": thread_id, "turns": messages, "next_after": next}))?;
+        return Ok(ExitReason::Success);
     }
     let screen = &context.screen;
-    if turns.is_empty() {
-        screen.line("Nothing was said there in plain words.")?;
-        return Ok(Code::Done);
+    if messages.is_empty() {
+        screen.print_line("There are no messages with text.")?;
+        return Ok(ExitReason::Success);
     }
-    screen.lines(traced(screen, &turns))?;
+    screen.print_lines(trace_lines(screen, &messages))?;
     let id = context.short_id(thread_id).await;
-    let (first, last) = (turns.first().map_or(0, |turn| turn.seq), turns.last());
-    let more = last.filter(|_| turns.len() == limit);
-    let more = more.map(|last| format!("More, if there are: `--after {}`. ", last.turn_index));
-    let text =
-        format!("{}`segue history {id} --around {first}` opens the history there.", more.unwrap_or_default());
-    screen.note(screen.style.dim(wrap(&text, screen.text_columns(), "", "  ")));
-    Ok(Code::Done)
+    let (first_seq, last) = (messages.first().map_or(0, |message| message.seq), messages.last());
+    let more = last.filter(|_| messages.len() == limit);
+    let more = more.map(|last| format!("There may be more: `--after {}`. ", last.turn_index));
+    let text = format!(
+        "{}`segue history {id} --around {first_seq}` shows the history around the first.",
+        more.unwrap_or_default()
+    );
+    screen.print_to_stderr(screen.style.dim(wrap(&text, screen.text_columns(), "", "  ")));
+    Ok(ExitReason::Success)
 }
 
-fn traced(screen: &Screen, turns: &[LoggedTurn]) -> Vec<String> {
-    let state = |turn: &LoggedTurn| match (turn.is_archived, turn.summary_id) {
-        (_, Some(_)) => "in a summary",
-        (true, None) => "taken back",
+/// Returns the lines of the table of messages.
+fn trace_lines(screen: &Screen, messages: &[LoggedMessage]) -> Vec<String> {
+    let state = |message: &LoggedMessage| match (message.is_archived, message.summary_id) {
+        (_, Some(_)) => "summarized",
+        (true, None) => "rewound",
         (false, None) => "active",
     };
-    let rows: Vec<Vec<String>> = turns
+    let rows: Vec<Vec<String>> = messages
         .iter()
-        .map(|turn| {
-            let who = match turn.role {
-                TurnRole::User => "you",
-                TurnRole::Assistant => "assistant",
+        .map(|message| {
+            let speaker = match message.role {
+                MessageRole::User => "you",
+                MessageRole::Assistant => "assistant",
             };
-            let (turn_index, seq) = (turn.turn_index.to_string(), format!("#{}", turn.seq));
             vec![
-                turn_index,
-                seq,
-                who.to_owned(),
-                minute(turn.created_at),
-                state(turn).to_owned(),
-                one_line(&turn.content),
+                message.turn_index.to_string(),
+                format!("#{}", message.seq),
+                speaker.to_owned(),
+                format_minute(message.created_at),
+                state(message).to_owned(),
+                sanitize_line(&message.content),
             ]
         })
         .collect();
     let columns = [
-        Column::Right("TURN"),
-        Column::Right("EVENT"),
-        Column::Left("WHO"),
-        Column::Left("SAID"),
-        Column::Left("NOW"),
-        Column::Flexible("WORDS"),
+        TableColumn::Right("NUMBER"),
+        TableColumn::Right("EVENT"),
+        TableColumn::Left("SPEAKER"),
+        TableColumn::Left("TIME"),
+        TableColumn::Left("STATE"),
+        TableColumn::Flexible("TEXT"),
     ];
     table(screen, &columns, &rows)
 }
 
-/// Returns how many secrets were withheld, as a sentence; nothing when none was.
-pub(crate) fn withheld(secrets: u64) -> Option<String> {
+/// Returns a sentence about the number of redacted secrets; `None` if there are none.
+pub(crate) fn redaction_text(secrets: u64) -> Option<String> {
     let verb = if secrets == 1 { "was" } else { "were" };
-    (secrets > 0).then(|| format!("{} {verb} withheld.", count(secrets, "secret")))
+    (secrets > 0).then(|| format!("{} {verb} redacted.", format_count(secrets, "secret")))
 }

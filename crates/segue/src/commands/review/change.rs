@@ -1,13 +1,13 @@
-//! What changed between two drafts, in one line: which parts, and how many lines came and went. The lines themselves are
-//! the diff's.
+//! The changes between two drafts in one line: the changed parts with the number of added and removed lines. The diff shows
+//! the lines themselves.
 
 use agent::summary_heading;
-use protocol::{HandoffSummary, ItemKind, Proposal};
-use terminal::one_line;
-use terminal::summary::EDITED;
+use protocol::{HandoffSummary, SummaryItemKind, Proposal};
+use terminal::sanitize_line;
+use terminal::summary::USER_AUTHOR;
 
-/// Returns what changed.
-pub(super) fn told(before: &HandoffSummary, after: &HandoffSummary) -> String {
+/// Returns the changes as a sentence.
+pub(super) fn change_text(before: &HandoffSummary, after: &HandoffSummary) -> String {
     let mut parts: Vec<String> = Vec::new();
     if before.title != after.title {
         parts.push("title".to_owned());
@@ -15,11 +15,12 @@ pub(super) fn told(before: &HandoffSummary, after: &HandoffSummary) -> String {
     if before.tldr != after.tldr {
         parts.push("TL;DR".to_owned());
     }
-    for kind in ItemKind::ALL {
-        let (old, new) = (lines(before, kind), lines(after, kind));
-        let count = |of: &[&str], other: &[&str]| of.iter().filter(|line| !other.contains(line)).count();
-        let (gone, come) = (count(&old, &new), count(&new, &old));
-        let signs = [(come, '+'), (gone, '-')].into_iter().filter(|(count, _)| *count > 0);
+    for kind in SummaryItemKind::ALL {
+        let (old, new) = (item_lines(before, kind), item_lines(after, kind));
+        let count_missing =
+            |lines: &[&str], other: &[&str]| lines.iter().filter(|line| !other.contains(line)).count();
+        let (removed, added) = (count_missing(&old, &new), count_missing(&new, &old));
+        let signs = [(added, '+'), (removed, '-')].into_iter().filter(|(count, _)| *count > 0);
         let signs: Vec<String> = signs.map(|(count, sign)| format!("{sign}{count}")).collect();
         if !signs.is_empty() {
             parts.push(format!("{} ({})", summary_heading(kind), signs.join(" ")));
@@ -27,31 +28,32 @@ pub(super) fn told(before: &HandoffSummary, after: &HandoffSummary) -> String {
     }
     match parts.is_empty() {
         true => "Changed: nothing.".to_owned(),
-        false => format!("Changed: {}. d shows the difference.", parts.join(", ")),
+        false => format!("Changed: {}. d shows the diff.", parts.join(", ")),
     }
 }
 
-/// Returns how a draft came about.
-pub(crate) fn came_about(proposals: &[Proposal], of: &Proposal) -> String {
-    match (&of.feedback, repeated(proposals, of)) {
-        (Some(feedback), _) => format!("refined: “{}”", one_line(feedback)),
-        (None, _) if of.iteration == 0 => "first draft".to_owned(),
-        (None, Some(earlier)) => format!("as draft {}", earlier.iteration + 1),
-        (None, None) if of.summary_json.model == EDITED => "edited".to_owned(),
-        (None, None) => format!("drafted again by {}", one_line(&of.summary_json.model)),
+/// Returns the origin of a draft: refined, reverted, edited or drafted again.
+pub(crate) fn draft_origin(proposals: &[Proposal], draft: &Proposal) -> String {
+    match (&draft.feedback, find_identical_draft(proposals, draft)) {
+        (Some(feedback), _) => format!("refined: “{}”", sanitize_line(feedback)),
+        (None, _) if draft.iteration == 0 => "first draft".to_owned(),
+        (None, Some(earlier)) => format!("same as draft {}", earlier.iteration + 1),
+        (None, None) if draft.summary_json.model == USER_AUTHOR => "edited".to_owned(),
+        (None, None) => format!("drafted again by {}", sanitize_line(&draft.summary_json.model)),
     }
 }
 
-/// Returns the draft whose very text this one shows again.
-pub(super) fn repeated<'a>(proposals: &'a [Proposal], of: &Proposal) -> Option<&'a Proposal> {
+/// Returns the earlier draft that a revert has restored in `draft`, recognised by its hash.
+pub(super) fn find_identical_draft<'a>(proposals: &'a [Proposal], draft: &Proposal) -> Option<&'a Proposal> {
     proposals.iter().find(|earlier| {
-        earlier.iteration < of.iteration
-            && earlier.summary_sha256 == of.summary_sha256
-            && of.feedback.is_none()
+        earlier.iteration < draft.iteration
+            && earlier.summary_sha256 == draft.summary_sha256
+            && draft.feedback.is_none()
     })
 }
 
-fn lines(summary: &HandoffSummary, kind: ItemKind) -> Vec<&str> {
+/// Returns the lines of all items of a kind.
+fn item_lines(summary: &HandoffSummary, kind: SummaryItemKind) -> Vec<&str> {
     summary.body.iter().filter(|item| item.kind == kind).flat_map(|item| item.text.lines()).collect()
 }
 
@@ -61,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    fn summary(title: &str, tldr: &str, items: &[(ItemKind, &str)]) -> HandoffSummary {
-        let item = |(kind, text): &(ItemKind, &str)| SummaryItem {
+    fn summary(title: &str, tldr: &str, items: &[(SummaryItemKind, &str)]) -> HandoffSummary {
+        let item = |(kind, text): &(SummaryItemKind, &str)| SummaryItem {
             kind: *kind,
             text: (*text).to_owned(),
             refs: Vec::new(),
@@ -89,21 +91,21 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_that_changed_are_named_with_the_lines_that_came_and_went() {
-        use ItemKind::{NextStep, Objective, Progress};
+    fn the_changed_parts_are_listed_with_their_added_and_removed_lines() {
+        use SummaryItemKind::{NextStep, Objective, Progress};
         let before = summary("T", "Tl", &[(Objective, "o"), (Progress, "one\ntwo"), (NextStep, "n")]);
-        let check = |after: &HandoffSummary, expected: &str| assert_eq!(told(&before, after), expected);
+        let check = |after: &HandoffSummary, expected: &str| assert_eq!(change_text(&before, after), expected);
         check(&before, "Changed: nothing.");
         let after = summary(
             "T",
             "Tl.",
             &[(Objective, "o"), (Progress, "one\nthree"), (NextStep, "n"), (NextStep, "m")],
         );
-        check(&after, "Changed: TL;DR, Progress (+1 -1), Next steps (+1). d shows the difference.");
-        check(&summary("U", "Tl", &before_items()), "Changed: title. d shows the difference.");
+        check(&after, "Changed: TL;DR, Progress (+1 -1), Next steps (+1). d shows the diff.");
+        check(&summary("U", "Tl", &before_items()), "Changed: title. d shows the diff.");
     }
 
-    fn before_items() -> [(ItemKind, &'static str); 3] {
-        [(ItemKind::Objective, "o"), (ItemKind::Progress, "one\ntwo"), (ItemKind::NextStep, "n")]
+    fn before_items() -> [(SummaryItemKind, &'static str); 3] {
+        [(SummaryItemKind::Objective, "o"), (SummaryItemKind::Progress, "one\ntwo"), (SummaryItemKind::NextStep, "n")]
     }
 }

@@ -1,81 +1,84 @@
-//! What a person can answer to a proposal, as it stands. What each answer does is not decided here.
+//! The answers that a review offers, which depend on the state of the proposal. `HandoffReviewSession` performs them.
 
-use terminal::Choice;
+use terminal::KeyChoice;
 
-/// What the person wants to do.
+/// An answer to the question of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ReviewAnswer {
     Accept,
     Refine,
     Edit,
     Decline,
     Preview,
-    /// Show what changed since the previous draft.
+    /// Show the changes since the previous draft.
     Diff,
-    /// Show an earlier draft again.
-    Back,
-    /// Show what the summary rests on.
-    Ledger,
-    /// Draft again, since it failed.
-    Again,
+    /// Return to an earlier draft.
+    EarlierDraft,
+    /// Show the coverage of the summary and the facts that are carried over.
+    Coverage,
+    /// Draft again after a failure.
+    Redraft,
     /// Draft with another model.
     OtherModel,
-    /// Take the offline extract.
-    Extract,
-    /// Decline, and begin a blank thread.
-    Blank,
+    /// Use the offline summary.
+    OfflineSummary,
+    /// Decline, and start a new thread without a summary.
+    BlankThread,
 }
 
-/// What decides which answers there are.
+/// The state of a review, on which its answers depend.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Offer {
+pub(super) struct ReviewState {
+    /// Whether the newest draft failed.
     pub(super) is_failed: bool,
-    /// Whether the offline extract is what is shown.
-    pub(super) is_extract: bool,
-    pub(super) refinements: u32,
-    pub(super) proposals: usize,
-    /// Whether a blank thread is offered in any case.
-    pub(super) offers_blank: bool,
-    pub(super) asked: Asked,
+    /// Whether the shown proposal is the offline summary.
+    pub(super) is_offline_summary: bool,
+    pub(super) refinements_left: u32,
+    pub(super) proposal_count: usize,
+    /// Whether a new thread without a summary is offered even if no draft failed.
+    pub(super) offers_blank_thread: bool,
+    pub(super) requester: HandoffRequester,
 }
 
-/// Who asked for the handoff, and what for.
+/// The requester of a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum HandoffRequester {
     Person,
     Agent,
-    /// The agent, to be shown only.
-    AgentToPreview,
+    /// The agent, which requested only a preview.
+    AgentForPreview,
 }
 
-/// Returns the answers: first what the agent asked for, if that is only a preview; after a failure the ways out of it.
-pub(super) fn choices(offer: &Offer) -> Vec<Choice<Answer>> {
+/// Returns the answers with their keys. If the agent requested only a preview, the preview comes first; after a failure, the
+/// ways to get another draft come first.
+pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>> {
     let mut choices = Vec::new();
-    let mut add = |key, label, answer, is_there: bool| {
-        if is_there {
-            choices.push(Choice { key, label, answer });
+    let mut add = |key, label, answer, is_offered: bool| {
+        if is_offered {
+            choices.push(KeyChoice { key, label, answer });
         }
     };
-    let failed = offer.is_failed;
-    let is_preview_first = offer.asked == Asked::AgentToPreview;
-    let has_earlier = offer.proposals > 1;
-    add('p', "Preview only (ends it)", Answer::Preview, is_preview_first);
-    add('t', "Try again", Answer::Again, failed);
-    add('m', "Another model", Answer::OtherModel, failed);
-    add('x', "Offline extract", Answer::Extract, failed && !offer.is_extract);
-    let accept = if failed && offer.is_extract { "Accept the offline extract" } else { "Accept" };
-    add('a', accept, Answer::Accept, true);
-    add('r', "Refine", Answer::Refine, offer.refinements > 0);
-    add('e', "Edit", Answer::Edit, true);
+    let failed = state.is_failed;
+    let is_preview_first = state.requester == HandoffRequester::AgentForPreview;
+    let has_earlier = state.proposal_count > 1;
+    add('p', "Preview only (ends it)", ReviewAnswer::Preview, is_preview_first);
+    add('t', "Try again", ReviewAnswer::Redraft, failed);
+    add('m', "Another model", ReviewAnswer::OtherModel, failed);
+    add('x', "Offline summary", ReviewAnswer::OfflineSummary, failed && !state.is_offline_summary);
+    let accept = if failed && state.is_offline_summary { "Accept the offline summary" } else { "Accept" };
+    add('a', accept, ReviewAnswer::Accept, true);
+    add('r', "Refine", ReviewAnswer::Refine, state.refinements_left > 0);
+    add('e', "Edit", ReviewAnswer::Edit, true);
     let blank = if failed { "Continue without a summary" } else { "Skip the summary" };
-    add('s', blank, Answer::Blank, (failed || offer.offers_blank) && offer.asked == Asked::Person);
-    // The small letter shows the difference, even where there is none yet: no key changes its meaning.
+    let offers_blank = (failed || state.offers_blank_thread) && state.requester == HandoffRequester::Person;
+    add('s', blank, ReviewAnswer::BlankThread, offers_blank);
+    // Decline has the capital letter, because `d` always shows the diff: no key changes its meaning.
     let decline = if failed { "Decline (stay here)" } else { "Decline" };
-    add('D', decline, Answer::Decline, true);
-    add('p', "Preview only (ends it)", Answer::Preview, !is_preview_first);
-    add('d', "Diff", Answer::Diff, true);
-    add('u', "Earlier draft", Answer::Back, has_earlier);
-    add('l', "Ledger", Answer::Ledger, true);
+    add('D', decline, ReviewAnswer::Decline, true);
+    add('p', "Preview only (ends it)", ReviewAnswer::Preview, !is_preview_first);
+    add('d', "Diff", ReviewAnswer::Diff, true);
+    add('u', "Earlier draft", ReviewAnswer::EarlierDraft, has_earlier);
+    add('l', "List coverage", ReviewAnswer::Coverage, true);
     choices
 }
 
@@ -83,47 +86,47 @@ pub(super) fn choices(offer: &Offer) -> Vec<Choice<Answer>> {
 mod tests {
     use super::*;
 
-    fn check(offer: Offer, expected: &str) {
+    fn check(state: ReviewState, expected: &str) {
         let keys: Vec<String> =
-            choices(&offer).iter().map(|choice| format!("{} {}", choice.key, choice.label)).collect();
-        assert_eq!(keys.join(" · "), expected, "{offer:?}");
+            review_choices(&state).iter().map(|choice| format!("{} {}", choice.key, choice.label)).collect();
+        assert_eq!(keys.join(" · "), expected, "{state:?}");
     }
 
     #[test]
-    fn what_can_be_answered_follows_from_how_it_stands() {
-        let offer = Offer {
+    fn the_answers_follow_from_the_state_of_the_review() {
+        let state = ReviewState {
             is_failed: false,
-            is_extract: false,
-            refinements: 3,
-            proposals: 1,
-            offers_blank: false,
-            asked: Asked::Person,
+            is_offline_summary: false,
+            refinements_left: 3,
+            proposal_count: 1,
+            offers_blank_thread: false,
+            requester: HandoffRequester::Person,
         };
         check(
-            offer,
-            "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · d Diff · l Ledger",
+            state,
+            "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · d Diff · l List coverage",
         );
         check(
-            Offer { proposals: 3, refinements: 0, ..offer },
-            "a Accept · e Edit · D Decline · p Preview only (ends it) · d Diff · u Earlier draft · l Ledger",
+            ReviewState { proposal_count: 3, refinements_left: 0, ..state },
+            "a Accept · e Edit · D Decline · p Preview only (ends it) · d Diff · u Earlier draft · l List coverage",
         );
         check(
-            Offer { is_failed: true, is_extract: true, ..offer },
-            "t Try again · m Another model · a Accept the offline extract · r Refine · e Edit · \
-             s Continue without a summary · D Decline (stay here) · p Preview only (ends it) · d Diff · l Ledger",
+            ReviewState { is_failed: true, is_offline_summary: true, ..state },
+            "t Try again · m Another model · a Accept the offline summary · r Refine · e Edit · \
+             s Continue without a summary · D Decline (stay here) · p Preview only (ends it) · d Diff · l List coverage",
         );
-        let failed = Offer { is_failed: true, asked: Asked::Agent, refinements: 0, ..offer };
+        let failed = ReviewState { is_failed: true, requester: HandoffRequester::Agent, refinements_left: 0, ..state };
         check(
             failed,
-            "t Try again · m Another model · x Offline extract · a Accept · e Edit · D Decline (stay here) · p Preview only (ends it) · d Diff · l Ledger",
+            "t Try again · m Another model · x Offline summary · a Accept · e Edit · D Decline (stay here) · p Preview only (ends it) · d Diff · l List coverage",
         );
         check(
-            Offer { offers_blank: true, refinements: 0, ..offer },
-            "a Accept · e Edit · s Skip the summary · D Decline · p Preview only (ends it) · d Diff · l Ledger",
+            ReviewState { offers_blank_thread: true, refinements_left: 0, ..state },
+            "a Accept · e Edit · s Skip the summary · D Decline · p Preview only (ends it) · d Diff · l List coverage",
         );
         check(
-            Offer { asked: Asked::AgentToPreview, ..offer },
-            "p Preview only (ends it) · a Accept · r Refine · e Edit · D Decline · d Diff · l Ledger",
+            ReviewState { requester: HandoffRequester::AgentForPreview, ..state },
+            "p Preview only (ends it) · a Accept · r Refine · e Edit · D Decline · d Diff · l List coverage",
         );
     }
 
@@ -131,19 +134,19 @@ mod tests {
     fn no_two_answers_have_the_same_key() {
         for bits in 0..64u8 {
             let is = |bit: u8| bits & (1 << bit) != 0;
-            let offer = Offer {
+            let state = ReviewState {
                 is_failed: is(0),
-                is_extract: is(1),
-                refinements: u32::from(is(2)),
-                proposals: 1 + usize::from(is(3)),
-                offers_blank: is(4),
-                asked: if is(5) { Asked::AgentToPreview } else { Asked::Person },
+                is_offline_summary: is(1),
+                refinements_left: u32::from(is(2)),
+                proposal_count: 1 + usize::from(is(3)),
+                offers_blank_thread: is(4),
+                requester: if is(5) { HandoffRequester::AgentForPreview } else { HandoffRequester::Person },
             };
-            let mut keys: Vec<char> = choices(&offer).iter().map(|choice| choice.key).collect();
+            let mut keys: Vec<char> = review_choices(&state).iter().map(|choice| choice.key).collect();
             let count = keys.len();
             keys.sort_unstable();
             keys.dedup();
-            assert_eq!(keys.len(), count, "{offer:?}");
+            assert_eq!(keys.len(), count, "{state:?}");
         }
     }
 }

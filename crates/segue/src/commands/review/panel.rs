@@ -1,89 +1,88 @@
-//! The panel that stands above the question: how the handoff came to wait, what went wrong, the proposal, what it costs,
-//! and what can still be done about it. It asks nothing.
+//! The panel above the question of a review: who requested the handoff, why a draft failed, the proposal, its cost, and the
+//! remaining refinements. It asks nothing.
 
-use agent::{EXTRACTIVE, PendingHandoff};
-use terminal::{one_line, summary, wrap};
+use agent::{OFFLINE_SUMMARY_MODEL, PendingHandoff};
+use terminal::{sanitize_line, summary, wrap};
 
-use super::asked;
-use super::choices::Asked;
-use crate::commands::Context;
-use crate::exit::Failure;
+use super::requester;
+use super::choices::HandoffRequester;
+use crate::commands::CommandContext;
+use crate::exit::CliFailure;
 
-/// Shows the proposal.
+/// Prints the panel of a pending handoff.
 ///
 /// # Errors
-/// When stdout cannot be written to, or the journal fails.
-pub(crate) async fn show(context: &Context, pending: &PendingHandoff) -> Result<(), Failure> {
+/// Fails if stdout cannot be written or the journal cannot be read.
+pub(crate) async fn show_proposal(context: &CommandContext, pending: &PendingHandoff) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let columns = screen.text_columns();
-    for note in notes(pending) {
-        screen.line(style.dim(wrap(&note, columns, "", "  ")))?;
+    for note in request_notes(pending) {
+        screen.print_line(style.dim(wrap(&note, columns, "", "  ")))?;
     }
     if let Some(problem) = &pending.problem {
-        screen.line(style.bad(wrap(&one_line(problem), columns, "", "  ")))?;
-        screen.line(style.warn(wrap(&stands_in(pending), columns, "", "  ")))?;
+        screen.print_line(style.bad(wrap(&sanitize_line(problem), columns, "", "  ")))?;
+        screen.print_line(style.warn(wrap(&fallback_note(pending), columns, "", "  ")))?;
     }
-    screen.line("")?;
-    screen.line(summary::proposal(screen, &pending.proposal, pending.uncovered_messages))?;
-    let cost = summary::cost(screen, &context.agent.handoffs().cost(pending).await?);
+    screen.print_line("")?;
+    screen.print_line(summary::render_proposal(screen, &pending.proposal, pending.uncovered_messages))?;
+    let cost = summary::render_cost(screen, &context.agent.handoffs().cost(pending).await?);
     if !cost.is_empty() {
-        screen.line(cost)?;
+        screen.print_line(cost)?;
     }
-    screen.line(style.dim(wrap(&refinements(pending), columns, "", "  ")))?;
-    // Above a long proposal it would have scrolled away by the time the question stands there.
+    screen.print_line(style.dim(wrap(&refinements_note(pending), columns, "", "  ")))?;
+    // The problem is printed again below the proposal: a long proposal scrolls the first print off the screen.
     if let Some(problem) = &pending.problem {
-        screen.line(style.bad(wrap(&one_line(problem), columns, "", "  ")))?;
+        screen.print_line(style.bad(wrap(&sanitize_line(problem), columns, "", "  ")))?;
     }
-    Ok(screen.line("")?)
+    Ok(screen.print_line("")?)
 }
 
-/// How the handoff came to be asked about.
-fn notes(pending: &PendingHandoff) -> Vec<String> {
+/// Returns notes about the request: an agent's request, an earlier request that is still pending, and the goal.
+fn request_notes(pending: &PendingHandoff) -> Vec<String> {
     let mut notes = Vec::new();
-    let asks = match asked(pending) {
-        Asked::Person => None,
-        Asked::Agent => Some("The agent asks to hand this thread over; nothing happens unless you accept."),
-        Asked::AgentToPreview => Some(
-            "The agent asks only for a preview: Preview changes nothing, and it goes on here. Accept hands this thread over \
-             all the same.",
+    let request = match requester(pending) {
+        HandoffRequester::Person => None,
+        HandoffRequester::Agent => {
+            Some("The agent requests a handoff of this thread. Nothing happens unless you accept.")
+        }
+        HandoffRequester::AgentForPreview => Some(
+            "The agent requests only a preview: Preview creates no thread, and the agent continues here. Accept hands this \
+             thread off.",
         ),
     };
-    notes.extend(asks.map(str::to_owned));
+    notes.extend(request.map(str::to_owned));
     if !pending.is_new {
-        let since = pending.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
-        notes.push(format!(
-            "This handoff was asked for at {since} and still waits; it is shown again as it was."
-        ));
+        let time = pending.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
+        notes.push(format!("This handoff was requested at {time} and is still pending, with the same proposal."));
     }
-    notes.extend(pending.handoff.goal.as_ref().map(|goal| format!("Goal: {}", one_line(goal))));
+    notes.extend(pending.handoff.goal.as_ref().map(|goal| format!("Goal: {}", sanitize_line(goal))));
     notes
 }
 
-/// What is shown in the place of a draft that failed.
-fn stands_in(pending: &PendingHandoff) -> String {
-    let is_extract = pending.proposal.summary_json.model == EXTRACTIVE;
-    let shown = match pending.proposal.iteration {
-        0 if is_extract => "Shown is the offline extract, which needs no model.",
-        _ => "Shown is the last proposal, as it was.",
+/// Returns which proposal replaces a failed draft, and the feedback that was not used.
+fn fallback_note(pending: &PendingHandoff) -> String {
+    let is_offline_summary = pending.proposal.summary_json.model == OFFLINE_SUMMARY_MODEL;
+    let replacement = match pending.proposal.iteration {
+        0 if is_offline_summary => "The offline summary is shown, which needs no model.",
+        _ => "The last proposal is shown, unchanged.",
     };
     match &pending.unused_feedback {
-        Some(feedback) => format!("{shown} Not worked in yet: {}", one_line(feedback)),
-        None => shown.to_owned(),
+        Some(feedback) => format!("{replacement} Your feedback was not used yet: {}", sanitize_line(feedback)),
+        None => replacement.to_owned(),
     }
 }
 
-/// How often it can still be refined, and why not where it cannot.
-fn refinements(pending: &PendingHandoff) -> String {
+/// Returns the number of remaining refinements; if there are none, the reason and the alternatives.
+fn refinements_note(pending: &PendingHandoff) -> String {
     let mut configs = pending.interrupt.payload.review_configs.iter();
     let is_capped = !configs.any(|config| config.allowed_decisions.iter().any(|allowed| allowed == "edit"));
     match pending.remaining_refinements {
         0 if is_capped => {
-            "No refinement is left: accept, edit the text yourself, go back to an earlier draft or decline."
-                .to_owned()
+            "No refinement remains: accept, edit the text yourself, return to an earlier draft, or decline.".to_owned()
         }
-        0 => "It cannot be refined: no model is configured. Edit the text yourself, or see `segue models`."
+        0 => "Refining needs a model, and none is configured. Edit the text yourself, or see `segue models`."
             .to_owned(),
-        1 => "1 refinement is left.".to_owned(),
-        count => format!("{count} refinements are left."),
+        1 => "1 refinement remains.".to_owned(),
+        count => format!("{count} refinements remain."),
     }
 }

@@ -1,54 +1,57 @@
-//! `segue decide`: answers what a run stopped to ask, and lets it go on. What an answer does is decided by the room
-//! that asked.
+//! `segue decide`: answers the pending tool calls of a thread and resumes its run. The `tools` crate decides what an answer
+//! does.
 
 use agent::RunEnd;
 use protocol::{Decision, Decisions, Interrupt, InterruptId, InterruptStatus};
-use terminal::{Audience, Typed};
+use terminal::{Audience, TypeAheadBuffer};
 
-use crate::cli::{self, Format};
-use crate::commands::approval::Answered;
-use crate::commands::handoff::answer::read;
-use crate::commands::handoff::look::id_to_keep;
-use crate::commands::run::told::Teller;
-use crate::commands::{Context, approval, run};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::{self, OutputFormat};
+use crate::commands::approval::ApprovalAnswer;
+use crate::commands::handoff::answer::read_decisions;
+use crate::commands::handoff::inspect::durable_handoff_id;
+use crate::commands::run::output::TurnPrinter;
+use crate::commands::{CommandContext, NO_TERMINAL, approval, run};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: cli::Decide) -> Outcome {
-    let thread_id = match args.what.parse::<InterruptId>() {
+/// Performs `segue decide`.
+///
+/// # Errors
+/// Fails if nothing is pending, the answer does not fit the question, or the turn that continues fails.
+pub(crate) async fn run(context: &CommandContext, args: cli::DecideArgs) -> CommandResult {
+    let thread_id = match args.target.parse::<InterruptId>() {
         Ok(interrupt_id) => context.agent.runs().interrupt(interrupt_id).await?.thread_id,
-        Err(_) => context.agent.threads().find(&args.what).await?.thread_id,
+        Err(_) => context.agent.threads().find(&args.target).await?.thread_id,
     };
-    run::take_up(context, thread_id).await?;
-    let pending = pending(context, &args.what).await?;
+    run::recover_run(context, thread_id).await?;
+    let pending = pending_tool_approvals(context, &args.target).await?;
     let Some(first) = pending.first() else {
-        return Err(Failure::new(Code::User, format!("decide `{}`: nothing waits there", args.what))
-            .with_hint("`segue threads list` marks the threads that wait"));
+        return Err(CliFailure::new(ExitReason::User, format!("decide `{}`: nothing is pending", args.target))
+            .with_hint("`segue threads list` marks the threads that need a decision"));
     };
     if args.here {
-        return go_on_here(context, first).await;
+        return move_here(context, first).await;
     }
     let mut answers: Vec<(InterruptId, Decisions)> = Vec::new();
     for interrupt in &pending {
-        match answer(context, &args, interrupt, pending.len()).await? {
-            Some(Given::Decisions(decisions)) => answers.push((interrupt.interrupt_id, decisions)),
-            Some(Given::GoOnHere) => {
-                return match go_on_here(context, interrupt).await? {
-                    // It is asked again, for this folder.
-                    Code::Undecided => {
-                        let args = cli::Decide { what: thread_id.to_string(), ..args };
+        match resolve_answer(context, &args, interrupt, pending.len()).await? {
+            Some(DecideAnswer::Decisions(decisions)) => answers.push((interrupt.interrupt_id, decisions)),
+            Some(DecideAnswer::MoveHere) => {
+                return match move_here(context, interrupt).await? {
+                    // The thread has moved, and its calls are pending again for this folder.
+                    ExitReason::Undecided => {
+                        let args = cli::DecideArgs { target: thread_id.to_string(), ..args };
                         Box::pin(run(context, args)).await
                     }
                     code => Ok(code),
                 };
             }
-            None if context.format == Format::Json => {
-                return run::turn(Teller::new(context, thread_id)?, async |_, _, _| Ok(None)).await;
+            None if context.format == OutputFormat::Json => {
+                return run::run_turn(TurnPrinter::new(context, thread_id)?, async |_, _, _| Ok(None)).await;
             }
-            None => return Ok(Code::Undecided),
+            None => return Ok(ExitReason::Undecided),
         }
     }
-    run::turn(Teller::new(context, thread_id)?, async |agent, frames, cancel| {
+    run::run_turn(TurnPrinter::new(context, thread_id)?, async |agent, frames, cancel| {
         let mut end: Option<RunEnd> = None;
         for (interrupt_id, decisions) in &answers {
             end = agent.runs().resume(*interrupt_id, decisions, frames, cancel).await?;
@@ -58,113 +61,121 @@ pub(crate) async fn run(context: &Context, args: cli::Decide) -> Outcome {
     .await
 }
 
-/// Moves the thread to this folder, and has the calls asked about again.
-async fn go_on_here(context: &Context, interrupt: &Interrupt) -> Outcome {
-    run::turn(Teller::new(context, interrupt.thread_id)?, async |agent, frames, cancel| {
-        agent.runs().rehome(interrupt, frames, cancel).await.map(Some)
+/// Moves the thread to the current folder; its calls become pending again.
+async fn move_here(context: &CommandContext, interrupt: &Interrupt) -> CommandResult {
+    run::run_turn(TurnPrinter::new(context, interrupt.thread_id)?, async |agent, frames, cancel| {
+        agent.runs().rehome_thread(interrupt, frames, cancel).await.map(Some)
     })
     .await
 }
 
-/// Returns what waits: the one interrupt, or all of the thread.
-async fn pending(context: &Context, what: &str) -> Result<Vec<Interrupt>, Failure> {
-    let pending = match what.parse::<InterruptId>() {
+/// Returns the pending tool approvals of `target`: one interrupt by its id, or all interrupts of a thread.
+///
+/// # Errors
+/// Fails if the target does not exist, is already decided, or has only a pending handoff.
+async fn pending_tool_approvals(context: &CommandContext, target: &str) -> Result<Vec<Interrupt>, CliFailure> {
+    let pending = match target.parse::<InterruptId>() {
         Ok(interrupt_id) => vec![context.agent.runs().interrupt(interrupt_id).await?],
         Err(_) => {
-            let thread = context.agent.threads().find(what).await?;
+            let thread = context.agent.threads().find(target).await?;
             context.agent.runs().pending_interrupts(thread.thread_id).await?
         }
     };
-    let (about_calls, others): (Vec<Interrupt>, Vec<Interrupt>) =
-        pending.into_iter().partition(approval::is_about_calls);
+    let (tool_approvals, others): (Vec<Interrupt>, Vec<Interrupt>) =
+        pending.into_iter().partition(approval::is_tool_approval);
     match others.first() {
-        Some(handoff) if about_calls.is_empty() => {
+        Some(handoff) if tool_approvals.is_empty() => {
             let command = handoff_command(context, handoff).await;
-            Err(Failure::new(Code::User, format!("decide `{what}`: it asks about a handoff"))
-                .with_hint(format!("`{command}` shows the summary and takes the answer")))
+            Err(CliFailure::new(ExitReason::User, format!("decide `{target}`: it is a question about a handoff"))
+                .with_hint(format!("`{command}` shows the summary and answers the question")))
         }
         Some(_) | None => {
-            match about_calls.iter().find(|interrupt| interrupt.status != InterruptStatus::Pending) {
-                Some(over) => Err(Failure::new(
-                    Code::Conflict,
-                    format!("decide `{what}`: the question is {} already", over.status.as_str()),
+            match tool_approvals.iter().find(|interrupt| interrupt.status != InterruptStatus::Pending) {
+                Some(closed) => Err(CliFailure::new(
+                    ExitReason::Conflict,
+                    format!("decide `{target}`: the question is {} already", closed.status.as_str()),
                 )
                 .with_hint(format!(
-                    "nothing was changed; `segue history {}` shows what was decided",
-                    over.thread_id
+                    "nothing was changed; `segue history {}` shows the decision",
+                    closed.thread_id
                 ))),
-                None => Ok(about_calls),
+                None => Ok(tool_approvals),
             }
         }
     }
 }
 
-/// Returns the command that answers a handoff's question.
-pub(super) async fn handoff_command(context: &Context, interrupt: &Interrupt) -> String {
+/// Returns the command that answers the interrupt of a handoff.
+pub(super) async fn handoff_command(context: &CommandContext, interrupt: &Interrupt) -> String {
     let id = match context.agent.handoffs().find(&interrupt.interrupt_id.to_string()).await {
-        Ok(handoff) => id_to_keep(context, handoff.handoff_id).await,
+        Ok(handoff) => durable_handoff_id(context, handoff.handoff_id).await,
         Err(_) => interrupt.interrupt_id.to_string(),
     };
     format!("segue handoff --decide {id}")
 }
 
-/// What somebody answers.
-enum Given {
+/// The answer to an interrupt.
+enum DecideAnswer {
     Decisions(Decisions),
-    /// The calls are asked about again in this folder.
-    GoOnHere,
+    /// Move the thread to the current folder and ask again.
+    MoveHere,
 }
 
-async fn answer(
-    context: &Context,
-    args: &cli::Decide,
+/// Returns the answer from the options, a file or the person; `None` if there is none. `count` is the number of pending
+/// interrupts.
+///
+/// # Errors
+/// Fails if the decision file is invalid or ambiguous, or if there is no answer and no terminal to ask on.
+async fn resolve_answer(
+    context: &CommandContext,
+    args: &cli::DecideArgs,
     interrupt: &Interrupt,
     count: usize,
-) -> Result<Option<Given>, Failure> {
-    let all = |decision: Decision| {
+) -> Result<Option<DecideAnswer>, CliFailure> {
+    let decide_all = |decision: Decision| {
         let count = interrupt.payload.action_requests.len();
-        Ok(Some(Given::Decisions(Decisions { decisions: vec![decision; count] })))
+        Ok(Some(DecideAnswer::Decisions(Decisions { decisions: vec![decision; count] })))
     };
     match (&args.reject, &args.decision_file) {
         _ if args.approve => {
-            let calls = match approval::is_made_when_approved(interrupt) {
+            let calls = match approval::can_run_when_approved(interrupt) {
                 true => approval::call_lines(interrupt),
                 false => Vec::new(),
             };
             for call in calls {
-                context.screen.note(context.screen.style.dim(call));
+                context.screen.print_to_stderr(context.screen.style.dim(call));
             }
-            all(Decision::Approve { args: None, summary_sha256: None })
+            decide_all(Decision::Approve { args: None, summary_sha256: None })
         }
-        (Some(why), _) => {
-            let message = Some(why.trim().to_owned()).filter(|why| !why.is_empty());
-            all(Decision::Reject { message })
+        (Some(reason), _) => {
+            let message = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+            decide_all(Decision::Reject { message })
         }
         (None, Some(_)) if count > 1 => {
-            Err(Failure::new(Code::User, format!("decide `{}`: {count} questions wait there", args.what))
-                .with_hint("name one by its interrupt id; `segue run --json` and `--json` here show the ids"))
+            Err(CliFailure::new(ExitReason::User, format!("decide `{}`: {count} questions are pending", args.target))
+                .with_hint("name an interrupt by its id; `--json` shows the ids"))
         }
         (None, Some(path)) => {
-            let decisions = read(path, "approve|edit|reject|respond")?;
-            check(interrupt, &decisions)?;
-            Ok(Some(Given::Decisions(decisions)))
+            let decisions = read_decisions(path, "approve|edit|reject|respond")?;
+            check_decisions(interrupt, &decisions)?;
+            Ok(Some(DecideAnswer::Decisions(decisions)))
         }
-        (None, None) if context.format == Format::Text && context.screen.audience == Audience::Person => {
-            match approval::ask_person(context, interrupt, &mut Typed::default())? {
-                Some(Answered::Decided { decisions, remembered }) => {
-                    approval::remember(context, interrupt, &remembered).await?;
-                    Ok(Some(Given::Decisions(decisions)))
+        (None, None) if context.format == OutputFormat::Text && context.screen.audience == Audience::Person => {
+            match approval::ask_for_decisions(context, interrupt, &mut TypeAheadBuffer::default())? {
+                Some(ApprovalAnswer::Decided { decisions, remembered_rules }) => {
+                    approval::store_rules(context, interrupt, &remembered_rules).await?;
+                    Ok(Some(DecideAnswer::Decisions(decisions)))
                 }
-                Some(Answered::GoOnHere) => Ok(Some(Given::GoOnHere)),
+                Some(ApprovalAnswer::MoveHere) => Ok(Some(DecideAnswer::MoveHere)),
                 None => Ok(None),
             }
         }
-        // A program reads the question in the result.
-        (None, None) if context.format == Format::Json => Ok(None),
+        // With JSON output, the result line contains the questions.
+        (None, None) if context.format == OutputFormat::Json => Ok(None),
         (None, None) => {
             let calls = approval::call_lines(interrupt).join("; ");
             let id = interrupt.interrupt_id;
-            Err(Failure::new(Code::User, format!("decide about {calls}: nobody can be asked")).with_hint(
+            Err(CliFailure::new(ExitReason::User, format!("decide on {calls}: {NO_TERMINAL}")).with_hint(
                 format!(
                     "`segue decide {id}` with --approve, --reject [MESSAGE], --decision-file FILE or --here"
                 ),
@@ -173,18 +184,21 @@ async fn answer(
     }
 }
 
-/// Checks that the decisions fit the question: one for each call, and of a sort that tool calls know.
-fn check(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Failure> {
-    let (asked, given) = (interrupt.payload.action_requests.len(), decisions.decisions.len());
-    if asked != given {
-        let what = format!("take the decisions: the question has {asked}, the file {given}");
-        return Err(Failure::new(Code::User, what).with_hint(
-            "the question still waits; give one decision for each action request, in their order",
+/// Checks that the decisions fit the question: one for each call, and of a type that tool calls allow.
+///
+/// # Errors
+/// Fails if they do not; the question stays pending.
+fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), CliFailure> {
+    let (requested, given) = (interrupt.payload.action_requests.len(), decisions.decisions.len());
+    if requested != given {
+        let problem = format!("accept the decisions: the question needs {requested}, the file has {given}");
+        return Err(CliFailure::new(ExitReason::User, problem).with_hint(
+            "the question is still pending; give one decision for each action request, in their order",
         ));
     }
-    match approval::is_about_calls(interrupt) && decisions.decisions.contains(&Decision::Preview {}) {
-        true => Err(Failure::new(Code::User, "take the decisions: a tool call cannot be previewed")
-            .with_hint("the question still waits; a call takes approve, edit, reject or respond")),
+    match approval::is_tool_approval(interrupt) && decisions.decisions.contains(&Decision::Preview {}) {
+        true => Err(CliFailure::new(ExitReason::User, "accept the decisions: a tool call cannot be previewed")
+            .with_hint("the question is still pending; a tool call allows approve, edit, reject or respond")),
         false => Ok(()),
     }
 }

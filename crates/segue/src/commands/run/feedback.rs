@@ -1,59 +1,65 @@
-//! `segue feedback`: a person's thumb on a run. Where it is shown is the history's business.
+//! `segue feedback`: a person's rating of a run. `segue history` shows it.
 
 use agent::HistoryQuery;
 use protocol::{Rating, RunFeedback, RunId};
 use serde_json::json;
-use terminal::{one_line, wrap};
+use terminal::{sanitize_line, wrap};
 
-use crate::cli::Format;
-use crate::cli::history::{Feedback, Thumb};
-use crate::commands::{Context, LASTING_ID};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::OutputFormat;
+use crate::cli::history::{FeedbackArgs, FeedbackThumb};
+use crate::commands::{CommandContext, DURABLE_ID_CHARS};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// Entries among which the newest answer is looked for.
+/// The number of history entries that are read to find the newest answer.
 const ENTRIES_READ_MAX: usize = 200;
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Feedback) -> Outcome {
+/// Performs `segue feedback`.
+///
+/// # Errors
+/// Fails if there is no such run, if a comment has no rating, or if the journal fails.
+pub(crate) async fn run(context: &CommandContext, args: FeedbackArgs) -> CommandResult {
     let comment = args.comment.filter(|comment| !comment.trim().is_empty());
-    if args.thumb == Thumb::None && comment.is_some() {
-        return Err(Failure::new(Code::User, "take the feedback away: a comment needs a thumb")
+    if args.thumb == FeedbackThumb::None && comment.is_some() {
+        return Err(CliFailure::new(ExitReason::User, "remove the rating: a comment needs a rating")
             .with_hint("`segue feedback RUN up --comment TEXT`, or down"));
     }
     let run_id = match args.run.as_str() {
         "last" => last_answer(context).await?,
         prefix => context.agent.runs().find(prefix).await?.run_id,
     };
-    let given = context.agent.runs().set_feedback(run_id, args.thumb.rating(), comment).await?;
-    if context.format == Format::Json {
-        // A run without feedback says so, as in the history.
-        context.json(&json!({"run_id": run_id, "feedback": given}))?;
-        return Ok(Code::Done);
+    let feedback = context.agent.runs().set_feedback(run_id, args.thumb.rating(), comment).await?;
+    if context.format == OutputFormat::Json {
+        // A removed rating is `null`, as in `segue history --json`.
+        context.print_json(&json!({"run_id": run_id, "feedback": feedback}))?;
+        return Ok(ExitReason::Success);
     }
     let run_id = run_id.to_string();
-    let run_id = &run_id[..LASTING_ID];
-    let text = match &given {
-        None => format!("Run {run_id} has no feedback of yours any more."),
-        Some(given) => {
-            let rated = match given.rating {
+    let run_id = &run_id[..DURABLE_ID_CHARS];
+    let text = match &feedback {
+        None => format!("Run {run_id} has no rating of yours any more."),
+        Some(feedback) => {
+            let rated = match feedback.rating {
                 Rating::Up => "rated up",
                 Rating::Down => "rated down",
             };
-            let comment = given.comment.as_deref().map(|comment| format!(": {}", one_line(comment)));
+            let comment = feedback.comment.as_deref().map(|comment| format!(": {}", sanitize_line(comment)));
             format!("Run {run_id} {rated}{}", comment.unwrap_or_else(|| ".".to_owned()))
         }
     };
-    context.screen.line(wrap(&text, context.screen.text_columns(), "", "  "))?;
-    Ok(Code::Done)
+    context.screen.print_line(wrap(&text, context.screen.text_columns(), "", "  "))?;
+    Ok(ExitReason::Success)
 }
 
-/// Returns the run of the newest answer of the newest thread: one that only condensed has said nothing to rate.
-async fn last_answer(context: &Context) -> Result<RunId, Failure> {
+/// Returns the run of the newest answer in the newest thread. A run that only compacted has no answer to rate.
+///
+/// # Errors
+/// Fails if there is no answer.
+async fn last_answer(context: &CommandContext) -> Result<RunId, CliFailure> {
     let thread_id = context.agent.threads().find("last").await?.thread_id;
-    let feedback = Some(RunFeedback::LOCAL.to_owned());
+    let feedback = Some(RunFeedback::LOCAL_USER.to_owned());
     let query = HistoryQuery { limit: ENTRIES_READ_MAX, feedback, ..HistoryQuery::default() };
     let page = context.agent.threads().history_page(thread_id, &query).await?;
     let mut answers = page.entries.iter().rev().filter(|entry| entry.feedback.is_some());
-    let found = answers.find_map(|entry| entry.run_id);
-    found.ok_or_else(|| agent::Error::from(agent::RunError::Unknown("last".to_owned())).into())
+    let run_id = answers.find_map(|entry| entry.run_id);
+    run_id.ok_or_else(|| agent::Error::from(agent::RunError::Unknown("last".to_owned())).into())
 }

@@ -1,5 +1,5 @@
-//! `segue trace`: what happened in a run, in a thread or for a handoff, as a tree of spans with their times, tokens and costs;
-//! `--follow` tells each as it ends, and `--events` prints the events they are made from.
+//! `segue trace`: the spans of a run, a thread or a handoff as a tree, with times, tokens and costs. `--follow` prints each span
+//! when it ends; `--events` prints the events of a run.
 
 mod events;
 mod tree;
@@ -7,104 +7,110 @@ mod tree;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use agent::{Span, Traced};
+use agent::{TraceSpan, TraceSubject};
 use jiff::Timestamp;
 use protocol::HandoffStatus;
 use serde::Serialize;
 
-use crate::cli::Format;
-use crate::cli::history::Trace;
-use crate::commands::Context;
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::OutputFormat;
+use crate::cli::history::TraceArgs;
+use crate::commands::CommandContext;
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// How often it is looked at the most for what ended, however much happens.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The shortest time between two reads of the spans with `--follow`, so that a busy thread does not cause constant reading.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A span as programs are told of it.
+/// A span in the form of `--json`.
 #[derive(Serialize)]
-struct Told<'s> {
+struct SpanReport<'s> {
     #[serde(flatten)]
-    span: &'s Span,
+    span: &'s TraceSpan,
     duration_ms: u64,
-    /// US dollars, of a call of a model whose price is known.
+    /// The cost of a model call in US dollars; `null` if the price is unknown or the span is no model call.
     cost: Option<f64>,
 }
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: &Trace) -> Outcome {
+/// Performs `segue trace`.
+///
+/// # Errors
+/// Fails if there is no such run, thread or handoff, or if the journal or stdout fails.
+pub(crate) async fn run(context: &CommandContext, args: &TraceArgs) -> CommandResult {
     if args.events {
-        return events::run(context, &args.what).await;
+        return events::run(context, &args.subject).await;
     }
-    let traced = context.agent.runs().find_traced(&args.what).await?;
-    if args.follow { follow(context, &traced).await } else { show(context, &traced).await }
+    let subject = context.agent.runs().find_trace_subject(&args.subject).await?;
+    if args.follow { follow_trace(context, &subject).await } else { show_trace(context, &subject).await }
 }
 
-async fn show(context: &Context, traced: &Traced) -> Outcome {
-    let spans = spans(context, traced).await?;
-    if context.format == Format::Json {
-        spans.iter().try_for_each(|span| tell(context, span))?;
-        return Ok(Code::Done);
+/// Prints all spans.
+async fn show_trace(context: &CommandContext, subject: &TraceSubject) -> CommandResult {
+    let spans = load_spans(context, subject).await?;
+    if context.format == OutputFormat::Json {
+        spans.iter().try_for_each(|span| print_span_json(context, span))?;
+        return Ok(ExitReason::Success);
     }
-    context.screen.line(context.screen.style.bold(tree::head(traced)))?;
+    context.screen.print_line(context.screen.style.bold(tree::trace_heading(subject)))?;
     if spans.is_empty() {
-        context.screen.line("Nothing has happened yet.")?;
+        context.screen.print_line("Nothing has happened yet.")?;
     }
-    context.screen.lines(tree::lines(context, &spans, Timestamp::now()))?;
-    Ok(Code::Done)
+    context.screen.print_lines(tree::span_tree_lines(context, &spans, Timestamp::now()))?;
+    Ok(ExitReason::Success)
 }
 
-/// Tells each span when it has ended, those that have already first, until nothing more can come or somebody stops it.
-async fn follow(context: &Context, traced: &Traced) -> Outcome {
-    let mut told = HashSet::new();
-    let mut news = context.agent.threads().commits();
+/// Prints each span once it has ended, until no more spans can follow or Ctrl-C is pressed. A thread has no last span.
+async fn follow_trace(context: &CommandContext, subject: &TraceSubject) -> CommandResult {
+    let mut printed = HashSet::new();
+    let mut commits = context.agent.threads().subscribe_commits();
     loop {
-        let spans = spans(context, traced).await?;
-        let (ended, open): (Vec<&Span>, Vec<&Span>) = spans.iter().partition(|span| span.end.is_some());
+        let spans = load_spans(context, subject).await?;
+        let (ended, open): (Vec<&TraceSpan>, Vec<&TraceSpan>) = spans.iter().partition(|span| span.end.is_some());
         for span in ended {
-            if !told.insert(span.span_id) {
+            if !printed.insert(span.span_id) {
                 continue;
             }
             match context.format {
-                Format::Json => tell(context, span)?,
-                Format::Text => context.screen.line(tree::line(context, span, &spans))?,
+                OutputFormat::Json => print_span_json(context, span)?,
+                OutputFormat::Text => context.screen.print_line(tree::span_line(context, span, &spans))?,
             }
         }
-        let is_over = match traced {
-            Traced::Run(_) => open.is_empty() && !spans.is_empty(),
-            Traced::Handoff(handoff) => {
+        let is_over = match subject {
+            TraceSubject::Run(_) => open.is_empty() && !spans.is_empty(),
+            TraceSubject::Handoff(handoff) => {
                 let status = context.agent.handoffs().review(handoff.handoff_id).await?.handoff.status;
-                // The child's first turn is still to come.
+                // An accepted handoff ends with the first turn of its child thread.
                 !status.is_pending() && !matches!(status, HandoffStatus::Accepted | HandoffStatus::Seeded)
             }
-            Traced::Thread(_) => false,
+            TraceSubject::Thread(_) => false,
         };
         if is_over {
-            return Ok(Code::Done);
+            return Ok(ExitReason::Success);
         }
-        let happens = async {
-            news.changed().await;
-            tokio::time::sleep(LOOK_EVERY).await;
+        let next_commit = async {
+            commits.changed().await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         };
         tokio::select! {
-            () = happens => {}
+            () = next_commit => {}
             stopped = tokio::signal::ctrl_c() => {
                 stopped?;
-                return Ok(Code::Done);
+                return Ok(ExitReason::Success);
             }
         }
     }
 }
 
-async fn spans(context: &Context, traced: &Traced) -> Result<Vec<Span>, Failure> {
-    Ok(match traced {
-        Traced::Run(run) => context.agent.runs().spans(run).await?,
-        Traced::Thread(thread) => context.agent.runs().thread_spans(thread.thread_id).await?,
-        Traced::Handoff(handoff) => context.agent.runs().handoff_spans(handoff).await?,
+/// Reads the spans of a subject from the journal.
+async fn load_spans(context: &CommandContext, subject: &TraceSubject) -> Result<Vec<TraceSpan>, CliFailure> {
+    Ok(match subject {
+        TraceSubject::Run(run) => context.agent.runs().spans(run).await?,
+        TraceSubject::Thread(thread) => context.agent.runs().thread_spans(thread.thread_id).await?,
+        TraceSubject::Handoff(handoff) => context.agent.runs().handoff_spans(handoff).await?,
     })
 }
 
-fn tell(context: &Context, span: &Span) -> Result<(), Failure> {
+/// Prints a span as a line of JSON.
+fn print_span_json(context: &CommandContext, span: &TraceSpan) -> Result<(), CliFailure> {
     let duration = span.duration(Timestamp::now());
     let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    context.json(&Told { span, duration_ms, cost: context.agent.runs().span_cost(span) })
+    context.print_json(&SpanReport { span, duration_ms, cost: context.agent.runs().span_cost(span) })
 }

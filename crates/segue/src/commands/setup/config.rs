@@ -1,217 +1,234 @@
-//! What can stand in `config.toml`: every key with what it takes, its default and its meaning, read off the types the file is read into. What
-//! stands in the file of this machine is not shown: it may hold keys.
+//! `segue config keys`: every key of `config.toml` with its type, default and meaning, taken from the JSON Schema of the types
+//! that the file is parsed into. The values in the file of this machine are not shown, because they may contain API keys.
 
 use std::fmt::Write as _;
 
-use agent::Config;
+use agent::ConfigFile;
 use serde_json::{Map, Value};
 use terminal::{Screen, wrap};
 
-use crate::cli::{ConfigKeys, Format, Global};
-use crate::exit::{Code, Outcome};
+use crate::cli::{ConfigKeysArgs, OutputFormat, GlobalArgs};
+use crate::exit::{ExitReason, CommandResult};
 
-/// What the page in Markdown begins with.
+/// The beginning of the Markdown page.
 const INTRODUCTION: &str = "\
 # Every configuration key
 
-Settings stand in `config.toml` in the home folder (`$SEGUE_HOME`, or `segue` in the platform's data folder). Every key has a default, a file that is
-not there is as good as an empty one, and a key that is misspelled is an error that names its line. `segue config keys` prints what is on this page,
-which is made by `segue config keys --markdown`; with `--json` it prints a JSON Schema, for editors.
+Settings are in `config.toml` in the home folder (`$SEGUE_HOME`, or `segue` in the platform's data folder). Every key has a default, and the file is
+optional. A misspelled key is an error that names its line. `segue config keys` prints the content of this page; `segue config keys --markdown`
+generates the page, and with `--json` the command prints a JSON Schema for editors.
 ";
 
-/// What stands above the variables.
+/// The Markdown heading and introduction of the environment variables.
 const ENVIRONMENT: &str = "
-## Variables of the environment
+## Environment variables
 
-An option of a command goes before a variable, and a variable before the file. Keys of providers are in variables of their own ([a model](working.md#a-model)), and so is
-where [traces](traces.md#to-a-collector) go.
-
+An option of a command overrides a variable, and a variable overrides the file. The providers' API keys ([a model](working.md#a-model)) and the
+destination of [traces](traces.md#to-a-collector) have variables of their own.
 | variable | meaning |
 | --- | --- |
 ";
 
-/// What the environment can say instead; an option of the command goes before it, and it before the file.
+/// The environment variables with their meanings. An option overrides a variable, and a variable overrides the file.
 const VARIABLES: [(&str, &str); 9] = [
-    ("SEGUE_HOME", "the home folder, in which `config.toml` is"),
-    ("SEGUE_DATABASE_URL", "where the journal is: `url` of `[database]`"),
-    ("SEGUE_MODEL", "the model to use, `provider/name`: `model`"),
-    ("SEGUE_MIRROR_URL", "where accepted summaries are copied to: `url` of `[mirror]`"),
-    ("SEGUE_PLAIN", "not empty: as `--plain`"),
-    ("SEGUE_LOG", "how much is logged: `--log-level`"),
-    ("SEGUE_LOG_FILE", "the file it is logged to: `--log-file`"),
-    ("SEGUE_LOG_FORMAT", "`text` or `json`: `--log-format`"),
-    ("SEGUE_HOOK", "set by Segue for a hook's command: what happened. Where it is set no hook is called"),
+    ("SEGUE_HOME", "the home folder, which contains `config.toml`"),
+    ("SEGUE_DATABASE_URL", "the database; overrides `url` of `[database]`"),
+    ("SEGUE_MODEL", "the model, `provider/name`; overrides `model`"),
+    ("SEGUE_MIRROR_URL", "the sink of the export of accepted handoffs; overrides `url` of `[mirror]`"),
+    ("SEGUE_PLAIN", "any value except an empty one: like `--plain`"),
+    ("SEGUE_LOG", "the log level: like `--log-level`"),
+    ("SEGUE_LOG_FILE", "the log file: like `--log-file`"),
+    ("SEGUE_LOG_FORMAT", "`text` or `json`: like `--log-format`"),
+    ("SEGUE_HOOK", "set by Segue for the command of a hook: the name of the event. If it is set, Segue calls no hooks"),
 ];
 
-pub(crate) fn keys(global: &Global, args: &ConfigKeys) -> Outcome {
+/// Performs `segue config keys`: prints the keys as text, Markdown or a JSON Schema.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+pub(crate) fn print_config_keys(global: &GlobalArgs, args: &ConfigKeysArgs) -> CommandResult {
     let screen = global.screen();
-    let schema = Config::schema();
+    let schema = ConfigFile::schema();
     match (global.format(), args.markdown) {
-        (Format::Json, _) => screen.line(serde_json::to_string_pretty(&schema)?)?,
-        (Format::Text, true) => screen.line(markdown(&tables(&schema)).trim_end())?,
-        (Format::Text, false) => {
-            tables(&schema).iter().try_for_each(|table| show(&screen, table))?;
-            screen.line(screen.style.bold("Variables of the environment"))?;
+        (OutputFormat::Json, _) => screen.print_line(serde_json::to_string_pretty(&schema)?)?,
+        (OutputFormat::Text, true) => screen.print_line(render_markdown(&config_tables(&schema)).trim_end())?,
+        (OutputFormat::Text, false) => {
+            config_tables(&schema).iter().try_for_each(|table| print_table(&screen, table))?;
+            screen.print_line(screen.style.bold("Environment variables"))?;
             for (name, meaning) in VARIABLES {
                 let line = format!("{name}. {}", meaning.replace('`', ""));
-                screen.line(wrap(&line, screen.columns, "  ", "      "))?;
+                screen.print_line(wrap(&line, screen.columns, "  ", "      "))?;
             }
         }
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-/// A table of the file: `[name]`.
-struct Table {
-    /// As it is written in the file; empty for what stands before the first one.
+/// A table of the file with its keys.
+struct ConfigTable {
+    /// The heading as it is written in the file, such as `[name]`; empty for the keys before the first table.
     heading: String,
-    meaning: String,
-    keys: Vec<Key>,
+    description: String,
+    keys: Vec<ConfigKey>,
 }
 
-struct Key {
+/// A key of a table.
+struct ConfigKey {
     name: String,
-    takes: String,
+    /// The type of the value in words.
+    value_type: String,
+    /// The default as JSON in backticks; empty if there is none.
     default: String,
-    meaning: String,
+    description: String,
 }
 
-/// Where in the file something stands.
+/// The level of a key in the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum TableLevel {
+    /// The key is before the first table.
     Top,
-    /// In a table.
-    Beneath,
+    /// The key is in a table.
+    Nested,
 }
 
-/// What a schema describes, as far as the file's shape goes.
-enum Shape<'s> {
-    /// Its own table: `[name]`.
+/// The form in which the file contains the value of a schema.
+enum SchemaShape<'s> {
+    /// A table: `[name]`.
     Table(&'s Value),
-    /// A table for each name: `[name.NAME]`.
-    Named(&'s Value),
-    /// Any number of tables: `[[name]]`.
-    Listed(&'s Value),
-    /// A value behind the key.
+    /// A table for each name that the user chooses: `[name.NAME]`.
+    TableMap(&'s Value),
+    /// An array of tables: `[[name]]`.
+    TableArray(&'s Value),
+    /// A value after the key.
     Leaf,
 }
 
-/// Returns the tables of the file, those of one beneath it.
-fn tables(root: &Value) -> Vec<Table> {
+/// Returns all tables of the file, each followed by the tables below it.
+fn config_tables(root: &Value) -> Vec<ConfigTable> {
     let mut all = Vec::new();
-    let top = Place { path: String::new(), heading: String::new(), meaning: described(root) };
-    walk(root, root, top, &mut all);
+    let top = TableLocation { path: String::new(), heading: String::new(), description: description_text(root) };
+    collect_tables(root, root, top, &mut all);
     all
 }
 
-/// Where a table stands.
-struct Place {
+/// The location of a table in the file.
+struct TableLocation {
+    /// The dotted path of the table; empty for the top level.
     path: String,
     heading: String,
-    meaning: String,
+    description: String,
 }
 
-fn walk(root: &Value, schema: &Value, place: Place, all: &mut Vec<Table>) {
-    let Place { path, heading, meaning } = place;
-    let mut table = Table { heading, meaning, keys: Vec::new() };
-    let level = if path.is_empty() { Level::Top } else { Level::Beneath };
-    let mut beneath = Vec::new();
+/// Appends the table of a schema, unless it has no keys, and the tables below it. `root` is the whole schema, which contains the
+/// definitions that references point to.
+fn collect_tables(root: &Value, schema: &Value, location: TableLocation, all: &mut Vec<ConfigTable>) {
+    let TableLocation { path, heading, description } = location;
+    let mut table = ConfigTable { heading, description, keys: Vec::new() };
+    let level = if path.is_empty() { TableLevel::Top } else { TableLevel::Nested };
+    let mut subtables = Vec::new();
     for (name, property) in properties(schema) {
-        let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        let place = |heading, path| Place { path, heading, meaning: described(property) };
-        match shape(root, property, level) {
-            Shape::Table(of) => beneath.push((of, place(format!("[{below}]"), below))),
-            Shape::Named(of) => beneath.push((of, place(format!("[{below}.NAME]"), format!("{below}.NAME")))),
-            Shape::Listed(of) => beneath.push((of, place(format!("[[{below}]]"), below))),
-            Shape::Leaf => table.keys.push(Key {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let location = |heading, path| TableLocation { path, heading, description: description_text(property) };
+        match schema_shape(root, property, level) {
+            SchemaShape::Table(schema) => subtables.push((schema, location(format!("[{path}]"), path))),
+            SchemaShape::TableMap(schema) => {
+                subtables.push((schema, location(format!("[{path}.NAME]"), format!("{path}.NAME"))));
+            }
+            SchemaShape::TableArray(schema) => subtables.push((schema, location(format!("[[{path}]]"), path))),
+            SchemaShape::Leaf => table.keys.push(ConfigKey {
                 name: name.clone(),
-                takes: takes(root, property),
-                default: default(property),
-                meaning: described(property),
+                value_type: value_type_text(root, property),
+                default: default_text(property),
+                description: description_text(property),
             }),
         }
     }
     if !table.keys.is_empty() {
         all.push(table);
     }
-    beneath.into_iter().for_each(|(schema, place)| walk(root, schema, place, all));
+    subtables.into_iter().for_each(|(schema, location)| collect_tables(root, schema, location, all));
 }
 
-fn shape<'s>(root: &'s Value, property: &'s Value, level: Level) -> Shape<'s> {
-    let schema = resolved(root, property);
+/// Returns the form of a property. Arrays of tables exist only at the top level; below it they are inline values.
+fn schema_shape<'s>(root: &'s Value, property: &'s Value, level: TableLevel) -> SchemaShape<'s> {
+    let schema = resolve_schema(root, property);
     if schema.get("properties").is_some() {
-        return Shape::Table(schema);
+        return SchemaShape::Table(schema);
     }
     let is_table = |schema: &&Value| schema.get("properties").is_some();
-    let named = schema.get("additionalProperties").map(|of| resolved(root, of)).filter(is_table);
-    let listed = schema.get("items").map(|of| resolved(root, of)).filter(is_table);
+    let named = schema.get("additionalProperties").map(|value| resolve_schema(root, value)).filter(is_table);
+    let listed = schema.get("items").map(|item| resolve_schema(root, item)).filter(is_table);
     match (named, listed) {
-        (Some(of), _) => Shape::Named(of),
-        (None, Some(of)) if level == Level::Top => Shape::Listed(of),
-        (None, _) => Shape::Leaf,
+        (Some(value), _) => SchemaShape::TableMap(value),
+        (None, Some(item)) if level == TableLevel::Top => SchemaShape::TableArray(item),
+        (None, _) => SchemaShape::Leaf,
     }
 }
 
-/// Follows references, and looks past what only says that a key may be left out.
-fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
+/// Resolves references, and the `anyOf` with `null` that marks an optional key.
+fn resolve_schema<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     let name = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
-    if let Some(found) = name.and_then(|name| root.get("$defs")?.get(name)) {
-        return resolved(root, found);
+    if let Some(definition) = name.and_then(|name| root.get("$defs")?.get(name)) {
+        return resolve_schema(root, definition);
     }
     let options = schema.get("anyOf").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_null = |option: &&Value| option.get("type").and_then(Value::as_str) == Some("null");
     match options {
-        [one, other] if is_null(&other) => resolved(root, one),
+        [option, null] if is_null(&null) => resolve_schema(root, option),
         _ => schema,
     }
 }
 
-/// Returns what a key takes, in words.
-fn takes(root: &Value, property: &Value) -> String {
-    let schema = resolved(root, property);
+/// Returns the type of a key's value in words.
+fn value_type_text(root: &Value, property: &Value) -> String {
+    let schema = resolve_schema(root, property);
     if let Some(options) = schema.get("oneOf").and_then(Value::as_array) {
-        let options: Vec<String> = options.iter().map(|option| choice(root, option)).collect();
+        let options: Vec<String> = options.iter().map(|option| option_text(root, option)).collect();
         return options.join(" or ");
     }
     if let Some(names) = schema.get("enum").and_then(Value::as_array) {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         return names.join(" or ");
     }
-    match kind(schema) {
+    match json_type(schema) {
         "string" => "text".to_owned(),
         "integer" => "a whole number".to_owned(),
         "number" => "a number".to_owned(),
         "boolean" => "`true` or `false`".to_owned(),
         "array" => {
-            format!("a list of {}", schema.get("items").map_or("values".to_owned(), |of| many(root, of)))
+            let items = schema.get("items").map_or("values".to_owned(), |item| plural_type_text(root, item));
+            format!("a list of {items}")
         }
-        _ if schema.get("properties").is_some() => table_of(schema),
+        _ if schema.get("properties").is_some() => inline_table_text(schema),
         _ => "a table of names and texts".to_owned(),
     }
 }
 
-fn many(root: &Value, items: &Value) -> String {
-    match (takes(root, items), resolved(root, items).get("properties")) {
-        (_, Some(_)) => format!("tables {}", table_of(resolved(root, items))),
+/// Returns the type of an array's items in words, in the plural where it has one.
+fn plural_type_text(root: &Value, items: &Value) -> String {
+    match (value_type_text(root, items), resolve_schema(root, items).get("properties")) {
+        (_, Some(_)) => format!("tables {}", inline_table_text(resolve_schema(root, items))),
         (text, None) if text == "text" => "texts".to_owned(),
         (other, None) => other,
     }
 }
 
-fn choice(root: &Value, option: &Value) -> String {
+/// Returns one of several allowed values, or its type.
+fn option_text(root: &Value, option: &Value) -> String {
     match option.get("const") {
         Some(name) => format!("`{name}`"),
-        None => takes(root, option),
+        None => value_type_text(root, option),
     }
 }
 
-fn table_of(schema: &Value) -> String {
+/// Returns the keys of an inline table.
+fn inline_table_text(schema: &Value) -> String {
     let names: Vec<&str> = properties(schema).map(|(name, _)| name.as_str()).collect();
     format!("`{{ {} }}`", names.join(", "))
 }
 
-/// Returns the type, where a key that may be left out has `null` beside it.
-fn kind(schema: &Value) -> &str {
+/// Returns the JSON type of a schema. An optional key has `null` as a second type, which is ignored.
+fn json_type(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
         Some(Value::String(kind)) => Some(kind.as_str()),
@@ -220,7 +237,8 @@ fn kind(schema: &Value) -> &str {
     .unwrap_or_default()
 }
 
-fn default(property: &Value) -> String {
+/// Returns the default of a key as JSON in backticks; empty for missing and empty defaults.
+fn default_text(property: &Value) -> String {
     match property.get("default") {
         None | Some(Value::Null) => String::new(),
         Some(Value::Array(values)) if values.is_empty() => String::new(),
@@ -233,27 +251,30 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }
 
-fn described(schema: &Value) -> String {
+/// Returns the description of a schema on one line.
+fn description_text(schema: &Value) -> String {
     let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn show(screen: &Screen, table: &Table) -> std::io::Result<()> {
+/// Prints a table as text.
+fn print_table(screen: &Screen, table: &ConfigTable) -> std::io::Result<()> {
     let heading = if table.heading.is_empty() { "config.toml" } else { &table.heading };
-    screen.line(screen.style.bold(heading))?;
-    screen.line(screen.style.dim(wrap(&table.meaning, screen.columns, "", "")))?;
+    screen.print_line(screen.style.bold(heading))?;
+    screen.print_line(screen.style.dim(wrap(&table.description, screen.columns, "", "")))?;
     for key in &table.keys {
         let default = match key.default.as_str() {
             "" => String::new(),
-            default => format!(", {default} unless set"),
+            default => format!(", default {default}"),
         };
-        let about = format!("{} ({}{default}). {}", key.name, key.takes, key.meaning);
-        screen.line(wrap(&about.replace('`', ""), screen.columns, "  ", "      "))?;
+        let text = format!("{} ({}{default}). {}", key.name, key.value_type, key.description);
+        screen.print_line(wrap(&text.replace('`', ""), screen.columns, "  ", "      "))?;
     }
-    screen.line("")
+    screen.print_line("")
 }
 
-fn markdown(tables: &[Table]) -> String {
+/// Returns the Markdown page.
+fn render_markdown(tables: &[ConfigTable]) -> String {
     let mut page = INTRODUCTION.to_owned();
     for table in tables {
         let heading = match table.heading.as_str() {
@@ -262,12 +283,12 @@ fn markdown(tables: &[Table]) -> String {
         };
         let _ = write!(
             page,
-            "\n## {heading}\n\n{}\n\n| key | takes | default | meaning |\n| --- | --- | --- | --- |\n",
-            table.meaning
+            "\n## {heading}\n\n{}\n\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n",
+            table.description
         );
-        for Key { name, takes, default, meaning } in &table.keys {
-            let [takes, default, meaning] = [takes, default, meaning].map(|text| text.replace('|', "\\|"));
-            let _ = writeln!(page, "| `{name}` | {takes} | {default} | {meaning} |");
+        for ConfigKey { name, value_type, default, description } in &table.keys {
+            let cells = [value_type, default, description].map(|text| text.replace('|', "\\|"));
+            let _ = writeln!(page, "| `{name}` | {} |", cells.join(" | "));
         }
     }
     page.push_str(ENVIRONMENT);

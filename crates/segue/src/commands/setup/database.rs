@@ -1,132 +1,143 @@
-//! `segue db`: the database as a whole, brought up to date, copied, backed up. No agent is opened for it.
+//! `segue db`: migrates, copies and backs up a whole database. It opens no agent.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use agent::{BackedUp, CancellationToken, Copied, CopyOutcome, Database, Frames};
+use agent::{BackupReport, CancellationToken, CopyReport, CopyOutcome, DatabaseAddress, FrameSender};
 use jiff::Timestamp;
 use serde_json::json;
-use terminal::{Screen, Seen, Then, Unit, one_line, shown_path, watch};
+use terminal::{Screen, WatchEvent, WatchControl, ProgressUnit, sanitize_line, sanitize_path, watch};
 
-use crate::cli::database::{Copy, Db};
-use crate::cli::{Format, Global};
-use crate::commands::import::count;
-use crate::commands::work::progress;
-use crate::commands::{Asked, settings};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::database::{DbCopyArgs, DbCommand};
+use crate::cli::{OutputFormat, GlobalArgs};
+use crate::commands::import::format_count;
+use crate::commands::agent_work::progress_display;
+use crate::commands::{AgentOptions, agent_settings};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// Performs the command.
-pub(crate) async fn run(global: &Global, args: Db) -> Outcome {
-    let settings = settings(global, Asked::default())?;
-    let place = Shown { screen: global.screen(), format: global.format() };
-    let used = || settings.chosen_database();
+/// Performs `segue db`.
+///
+/// # Errors
+/// Fails if a URL is invalid, a database cannot be used, the source of a copy changes, or the person stops the work.
+pub(crate) async fn run(global: &GlobalArgs, args: DbCommand) -> CommandResult {
+    let settings = agent_settings(global, AgentOptions::default())?;
+    let output = DatabaseOutput { screen: global.screen(), format: global.format() };
+    let default_address = || settings.database_address();
     match args {
-        Db::Migrate => {
+        DbCommand::Migrate => {
             settings.home.create()?;
-            place.migrate(&used()?).await
+            output.migrate(&default_address()?).await
         }
-        Db::Copy(Copy { from, to }) => {
-            let named = |url: Option<String>| url.map_or_else(used, |url| Database::from_str(&url));
-            place.copy(&named(from)?, &named(to)?).await
+        DbCommand::Copy(DbCopyArgs { from, to }) => {
+            let parse_or_default =
+                |url: Option<String>| url.map_or_else(default_address, |url| DatabaseAddress::from_str(&url));
+            output.copy(&parse_or_default(from)?, &parse_or_default(to)?).await
         }
-        Db::Backup { to } => {
+        DbCommand::Backup { to } => {
             let path = match to {
                 Some(path) => path,
                 None => agent::backup_path(&settings.home, Timestamp::now())?,
             };
-            place.back_up(&used()?, path).await
+            output.back_up(&default_address()?, path).await
         }
     }
 }
 
-/// Where answers are shown, and in which form.
-struct Shown {
+/// The output of the commands.
+struct DatabaseOutput {
     screen: Screen,
-    format: Format,
+    format: OutputFormat,
 }
 
-impl Shown {
-    async fn migrate(&self, database: &Database) -> Outcome {
+impl DatabaseOutput {
+    /// Updates the schema of a database.
+    async fn migrate(&self, database: &DatabaseAddress) -> CommandResult {
         let (location, versions) = database.migrate().await?;
         let text = match (versions.from, versions.to) {
             (from, to) if from == to => format!("{location} is up to date: schema {to}."),
-            (0, to) => format!("{location}: schema {to} was made."),
-            (from, to) => format!("{location}: schema {from} became {to}."),
+            (0, to) => format!("{location}: schema {to} was created."),
+            (from, to) => format!("{location}: schema {from} was migrated to {to}."),
         };
-        self.tell(&json!({"location": location, "from": versions.from, "to": versions.to}), &text)
+        self.print_result(&json!({"location": location, "from": versions.from, "to": versions.to}), &text)
     }
 
-    async fn copy(&self, from: &Database, to: &Database) -> Outcome {
+    /// Copies everything from one database into another.
+    async fn copy(&self, from: &DatabaseAddress, to: &DatabaseAddress) -> CommandResult {
         let copied = self
-            .watched(Unit::Steps, async |frames, cancel| from.copy_to(to, &frames, &cancel).await)
+            .run_with_progress(ProgressUnit::Steps, async |frames, cancel| from.copy_to(to, &frames, &cancel).await)
             .await??;
         match copied.outcome {
-            CopyOutcome::Whole => self.tell(&serde_json::to_value(&copied)?, &told(&copied)),
-            CopyOutcome::Stopped => Err(Failure::cancelled("copy everything")
-                .with_hint("the same command goes on where this one stopped")),
+            CopyOutcome::Whole => self.print_result(&serde_json::to_value(&copied)?, &copy_text(&copied)),
+            CopyOutcome::Stopped => Err(CliFailure::cancelled("copy everything")
+                .with_hint("run the same command to continue where this one stopped")),
             CopyOutcome::SourceChanged => {
-                let what = format!("finish the copy of {}: it was written to meanwhile", copied.from);
-                Err(Failure::new(Code::Conflict, what).with_hint(
-                    "stop what writes to it, and run the same command again: it brings over what changed",
+                let problem = format!("finish the copy of {}: it was written to meanwhile", copied.from);
+                Err(CliFailure::new(ExitReason::Conflict, problem).with_hint(
+                    "stop the programs that write to it, and run the same command again: it copies the changes",
                 ))
             }
         }
     }
 
-    async fn back_up(&self, from: &Database, path: PathBuf) -> Outcome {
-        let made = self
-            .watched(Unit::Bytes, async |frames, cancel| from.back_up(path, &frames, &cancel).await)
+    /// Backs up a database into a file.
+    async fn back_up(&self, from: &DatabaseAddress, path: PathBuf) -> CommandResult {
+        let backup = self
+            .run_with_progress(ProgressUnit::Bytes, async |frames, cancel| from.back_up(path, &frames, &cancel).await)
             .await??;
-        match made {
-            Some(BackedUp { from, path, bytes }) => {
+        match backup {
+            Some(BackupReport { from, path, bytes }) => {
                 let size = indicatif::HumanBytes(bytes);
-                let text = format!("{from} is backed up in {} ({size}).", shown_path(&path));
-                self.tell(&json!({"from": from, "path": path, "bytes": bytes}), &text)
+                let text = format!("{from} is backed up in {} ({size}).", sanitize_path(&path));
+                self.print_result(&json!({"from": from, "path": path, "bytes": bytes}), &text)
             }
-            None => Err(Failure::cancelled("back everything up").with_hint("no file was left behind")),
+            None => Err(CliFailure::cancelled("back everything up").with_hint("no file was written")),
         }
     }
 
-    /// Does long work with a progress bar, until it ends or somebody stops it.
-    async fn watched<T, W: Future<Output = T>>(
+    /// Performs long work with a progress bar. Ctrl-C stops it.
+    ///
+    /// # Errors
+    /// Fails if the person does not wait for the work to stop.
+    async fn run_with_progress<T, W: Future<Output = T>>(
         &self,
-        unit: Unit,
-        work: impl FnOnce(Frames, CancellationToken) -> W,
-    ) -> Result<T, Failure> {
-        let bar = progress(&self.screen, self.format, unit);
-        let show = |seen: Seen<'_>| {
-            if let Seen::Frame(_, frame) = seen {
-                bar.show(frame);
+        unit: ProgressUnit,
+        work: impl FnOnce(FrameSender, CancellationToken) -> W,
+    ) -> Result<T, CliFailure> {
+        let bar = progress_display(&self.screen, self.format, unit);
+        let show_progress = |event: WatchEvent<'_>| {
+            if let WatchEvent::Frame(_, frame) = event {
+                bar.update(frame);
             }
-            Ok(Then::GoOn)
+            Ok(WatchControl::Continue)
         };
-        Ok(watch(work, show).await?)
+        Ok(watch(work, show_progress).await?)
     }
 
-    fn tell(&self, json: &serde_json::Value, text: &str) -> Outcome {
+    /// Prints a result as text or JSON.
+    fn print_result(&self, json: &serde_json::Value, text: &str) -> CommandResult {
         match self.format {
-            Format::Json => self.screen.line(json)?,
-            // Not wrapped: where something is, is copied from here.
-            Format::Text => self.screen.line(one_line(text))?,
+            OutputFormat::Json => self.screen.print_line(json)?,
+            // The text is not wrapped, so that paths and URLs in it can be copied.
+            OutputFormat::Text => self.screen.print_line(sanitize_line(text))?,
         }
-        Ok(Code::Done)
+        Ok(ExitReason::Success)
     }
 }
 
-/// Says what a whole copy is.
-fn told(copied: &Copied) -> String {
+/// Returns a sentence about a complete copy.
+fn copy_text(copied: &CopyReport) -> String {
     let rows: u64 = copied.tables.iter().map(|table| table.rows).sum();
-    let again = match copied.changed_rows {
+    let changes = match copied.changed_rows {
         0 => String::new(),
         changed => {
-            format!("; {} had changed since an earlier call and came over again", count(changed, "row"))
+            format!("; {} had changed since an earlier copy and were copied again", format_count(changed, "row"))
         }
     };
     format!(
-        "{} is copied into {}: {} in {}, each compared{again}.",
+        "{} is copied into {}: {} in {}, each compared{changes}.",
         copied.from,
         copied.to,
-        count(rows, "row"),
-        count(copied.tables.len() as u64, "table")
+        format_count(rows, "row"),
+        format_count(copied.tables.len() as u64, "table")
     )
 }

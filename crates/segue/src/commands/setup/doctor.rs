@@ -1,53 +1,57 @@
-//! `segue doctor`: what a handoff relies on, checked, with what to do. It changes nothing.
+//! `segue doctor`: checks the installation and prints a hint for each problem. It changes nothing.
 
-use agent::{Agent, Check, Verdict};
-use terminal::{one_line, wrap};
+use agent::{Agent, DoctorCheck, CheckStatus};
+use terminal::{sanitize_line, wrap};
 
-use crate::cli::{Format, Global};
-use crate::commands::{Asked, settings};
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::{OutputFormat, GlobalArgs};
+use crate::commands::{AgentOptions, agent_settings};
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// Performs the command. A home that cannot be opened is a finding, not a failure of the doctor.
-pub(crate) async fn run(global: &Global) -> Outcome {
-    let (checks, code) = match Agent::open(settings(global, Asked::default())?).await {
+/// Performs `segue doctor`. A home folder or database that cannot be opened is a failed check, not a failure of the command.
+///
+/// # Errors
+/// Fails if the arguments are invalid or stdout cannot be written.
+pub(crate) async fn run(global: &GlobalArgs) -> CommandResult {
+    let (checks, code) = match Agent::open(agent_settings(global, AgentOptions::default())?).await {
         Ok(agent) => {
-            let checks = agent.admin().doctor().await;
-            let fails = checks.iter().any(|check| check.verdict == Verdict::Fail);
-            (checks, if fails { Code::Store } else { Code::Done })
+            let checks = agent.admin().run_doctor().await;
+            let has_failure = checks.iter().any(|check| check.verdict == CheckStatus::Fail);
+            (checks, if has_failure { ExitReason::Store } else { ExitReason::Success })
         }
         Err(error) => {
-            let (code, hint) = (Code::from(error.class()), error.hint());
+            let (code, hint) = (ExitReason::from(error.class()), error.hint());
             let check =
-                Check::new("open", Verdict::Fail, format!("failed to {}", crate::exit::chain(&error)));
-            (vec![Check { hint, ..check }], code)
+                DoctorCheck::new("open", CheckStatus::Fail, format!("failed to {}", crate::exit::error_chain(&error)));
+            (vec![DoctorCheck { hint, ..check }], code)
         }
     };
-    show(global, &checks)?;
+    show_checks(global, &checks)?;
     Ok(code)
 }
 
-fn show(global: &Global, checks: &[Check]) -> Result<(), Failure> {
+/// Prints the checks, each with its status, detail and hint.
+fn show_checks(global: &GlobalArgs, checks: &[DoctorCheck]) -> Result<(), CliFailure> {
     let screen = global.screen();
-    if global.format() == Format::Json {
-        screen.line(serde_json::to_string(checks)?)?;
+    if global.format() == OutputFormat::Json {
+        screen.print_line(serde_json::to_string(checks)?)?;
         return Ok(());
     }
     for check in checks {
-        let (mark, style) = (check.verdict, screen.style);
-        let mark = match mark {
-            Verdict::Ok => style.good("ok  "),
-            Verdict::Warn => style.warn("warn"),
-            Verdict::Fail => style.bad("fail"),
+        let style = screen.style;
+        let mark = match check.verdict {
+            CheckStatus::Ok => style.good("ok  "),
+            CheckStatus::Warn => style.warn("warn"),
+            CheckStatus::Fail => style.bad("fail"),
         };
         let lead = format!("{mark}  {:<9} ", check.name);
-        let next = " ".repeat(16);
-        screen.line(wrap(&one_line(&check.detail), screen.columns, &lead, &next))?;
+        let indent = " ".repeat(16);
+        screen.print_line(wrap(&sanitize_line(&check.detail), screen.columns, &lead, &indent))?;
         if let Some(hint) = &check.hint {
-            screen.line(style.dim(wrap(
-                &format!("hint: {}", one_line(hint)),
+            screen.print_line(style.dim(wrap(
+                &format!("hint: {}", sanitize_line(hint)),
                 screen.columns,
-                &next,
-                &next,
+                &indent,
+                &indent,
             )))?;
         }
     }

@@ -1,62 +1,69 @@
-//! What is generated from the arguments: completion scripts, manual pages, and a page in Markdown. It needs no home folder.
+//! `segue completions` and `segue man`: completion scripts, manual pages and a Markdown page, generated from the arguments. They
+//! need no home folder.
 
 use std::fs;
 use std::io::{self, Write};
 
 use clap::CommandFactory;
 
-use crate::cli::handoff::DECISIONS;
-use crate::cli::{Cli, Completions, Man};
-use crate::exit::{Code, EXIT_CODES, Failure, Outcome};
+use crate::cli::handoff::DECISIONS_HELP;
+use crate::cli::{CliArgs, CompletionsArgs, ManArgs};
+use crate::exit::{ExitReason, EXIT_CODES, CliFailure, CommandResult};
 
-/// What the page in Markdown begins with.
+/// The beginning of the Markdown page.
 const INTRODUCTION: &str = "\
 # Every command
 
-What `segue COMMAND --help` says of each, made by `segue man --markdown`. Ids may be shortened to any unique beginning, and `last` is the newest.
+This page contains the help of every command. `segue man --markdown` generates it. An id may be shortened to any unique beginning, and `last` is the newest.
 
 ";
 
-/// Prints the completion script of a shell.
-pub(crate) fn completions(args: &Completions) -> Outcome {
+/// Performs `segue completions`: prints the completion script of a shell.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+pub(crate) fn print_completions(args: &CompletionsArgs) -> CommandResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "segue", &mut script);
+    clap_complete::generate(args.shell, &mut CliArgs::command(), "segue", &mut script);
     io::stdout().lock().write_all(&script)?;
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Writes the manual pages, one per command.
-pub(crate) fn man(args: &Man) -> Outcome {
-    let command = Cli::command();
+/// Performs `segue man`: writes the manual pages, one for each command; or prints the main page or the Markdown page.
+///
+/// # Errors
+/// Fails if the folder or stdout cannot be written.
+pub(crate) fn write_man_pages(args: &ManArgs) -> CommandResult {
+    let command = CliArgs::command();
     if args.markdown {
-        io::stdout().lock().write_all(markdown(&command).as_bytes())?;
-        return Ok(Code::Done);
+        io::stdout().lock().write_all(render_markdown(&command).as_bytes())?;
+        return Ok(ExitReason::Success);
     }
     let Some(folder) = &args.folder else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;
         io::stdout().lock().write_all(&page)?;
-        return Ok(Code::Done);
+        return Ok(ExitReason::Success);
     };
     let failed = |error: io::Error| {
-        Failure::new(Code::User, format!("write manual pages in {}: {error}", folder.display()))
-            .with_hint("name a folder you can write in")
+        CliFailure::new(ExitReason::User, format!("write manual pages in {}: {error}", folder.display()))
+            .with_hint("name a folder that you can write to")
     };
     fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(command, folder).map_err(failed)?;
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Returns all commands as one page.
-fn markdown(command: &clap::Command) -> String {
+/// Returns the help of all commands as one Markdown page.
+fn render_markdown(command: &clap::Command) -> String {
     let options = clap_markdown::MarkdownOptions::new().show_footer(false).show_table_of_contents(false);
     let all = clap_markdown::help_markdown_command_custom(command, &options);
-    // It begins with a title of its own.
+    // The generated text begins with a title, which the introduction replaces.
     let commands = all.split_once("\n## ").map_or(all.as_str(), |(_, commands)| commands);
     let mut page = format!("{INTRODUCTION}## {}\n", commands.trim_end());
-    // What is laid out for a terminal stays as it is.
-    for laid_out in [EXIT_CODES, DECISIONS] {
-        page = page.replace(laid_out.trim_end(), &format!("```text\n{}\n```", laid_out.trim_end()));
+    // Texts with columns must keep their line breaks.
+    for text in [EXIT_CODES, DECISIONS_HELP] {
+        page = page.replace(text.trim_end(), &format!("```text\n{}\n```", text.trim_end()));
     }
     page = page.replace("###### **", "**");
     while page.contains("\n\n\n") {

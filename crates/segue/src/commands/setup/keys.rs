@@ -1,31 +1,32 @@
-//! `segue keys`: the keys by which clients of the server show who they are. Only their hashes are kept.
+//! `segue keys`: the API keys with which clients of the server authenticate. Only their hashes are stored.
 
 use agent::UserTools;
 use jiff::Timestamp;
 use protocol::ApiKey;
 use serde::Serialize;
-use terminal::{Column, one_line, table};
+use terminal::{TableColumn, sanitize_line, table};
 
-use crate::cli::Format;
-use crate::cli::serve::Keys;
-use crate::commands::Context;
-use crate::commands::threads::ago;
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::OutputFormat;
+use crate::cli::serve::ApiKeysCommand;
+use crate::commands::CommandContext;
+use crate::commands::threads::format_age;
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// A key, as `--json` has it: without its hash.
+/// A key in the form of `--json`, without its hash.
 #[derive(Serialize)]
-struct Printed<'a> {
+struct ApiKeyReport<'a> {
     key_id: &'a str,
     user_id: &'a str,
     label: Option<&'a str>,
     created_at: Timestamp,
     revoked_at: Option<Timestamp>,
-    /// The key itself: only when it is made.
+    /// The key itself, only when it is created.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
 }
 
-impl<'a> Printed<'a> {
+impl<'a> ApiKeyReport<'a> {
+    /// Returns the report of a stored key; `key` is the key itself if it was just created.
     fn new(row: &'a ApiKey, key: Option<&'a str>) -> Self {
         Self {
             key_id: &row.key_id,
@@ -38,80 +39,90 @@ impl<'a> Printed<'a> {
     }
 }
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Keys) -> Outcome {
+/// Performs `segue keys`.
+///
+/// # Errors
+/// Fails if there is no such key, a prefix is ambiguous, or the journal or stdout fails.
+pub(crate) async fn run(context: &CommandContext, args: ApiKeysCommand) -> CommandResult {
     match args {
-        Keys::Create { user, label } => {
+        ApiKeysCommand::Create { user, label } => {
             let (row, key) = context.agent.admin().create_key(&user, label).await?;
-            if context.format == Format::Json {
-                context.json(&Printed::new(&row, Some(&key)))?;
+            if context.format == OutputFormat::Json {
+                context.print_json(&ApiKeyReport::new(&row, Some(&key)))?;
             } else {
-                context.screen.note(format!("Key {} of {user}. It is not shown again:", row.key_id));
-                context.screen.line(&key)?;
-                context.screen.note(match context.agent.admin().user_tools() {
+                context.screen.print_to_stderr(format!("Key {} of {user}. It cannot be shown again:", row.key_id));
+                context.screen.print_line(&key)?;
+                context.screen.print_to_stderr(match context.agent.admin().user_tools() {
                     UserTools::None => {
-                        "Users have their own threads and memory, and no tools on this machine; `[serve] user_tools = \"all\"` in config.toml gives them yours."
+                        "Users have their own threads and memory, and no access to the tools on this machine; `[serve] user_tools = \"all\"` in config.toml grants it."
                     }
                     UserTools::All => {
-                        "Users have your tools, by `[serve] user_tools = \"all\"` in config.toml: what they run and read here, they run and read as you."
+                        "Users have access to your tools, because `[serve] user_tools = \"all\"` in config.toml grants it: they run commands and read files on this machine as you."
                     }
                 });
             }
         }
-        Keys::List => list(context).await?,
-        Keys::Revoke { key } => {
-            let row = find(context, &key).await?;
+        ApiKeysCommand::List => list_keys(context).await?,
+        ApiKeysCommand::Revoke { key } => {
+            let row = find_key(context, &key).await?;
             context.agent.admin().revoke_key(&row.key_id).await?;
             match context.format {
-                Format::Json => context.json(&Printed::new(&find(context, &row.key_id).await?, None))?,
-                Format::Text => context
-                    .screen
-                    .line(format!("Key {} of {} lets nobody in any more.", row.key_id, row.user_id))?,
+                OutputFormat::Json => {
+                    context.print_json(&ApiKeyReport::new(&find_key(context, &row.key_id).await?, None))?;
+                }
+                OutputFormat::Text => {
+                    let text = format!("Key {} of {} is revoked.", row.key_id, row.user_id);
+                    context.screen.print_line(text)?;
+                }
             }
         }
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Returns the key of that id, or the only one whose id begins so.
-async fn find(context: &Context, given: &str) -> Result<ApiKey, Failure> {
-    let mut found = context.agent.admin().keys().await?;
-    found.retain(|key| key.key_id.starts_with(given));
-    let exact = found.iter().position(|key| key.key_id == given);
-    match (found.len(), exact) {
-        (_, Some(at)) => Ok(found.swap_remove(at)),
-        (1, None) => Ok(found.swap_remove(0)),
-        (0, None) => Err(agent::Error::from(agent::AdminError::UnknownKey(given.to_owned())).into()),
-        (many, None) => {
-            Err(Failure::new(Code::User, format!("choose among {many} keys that begin with `{given}`"))
-                .with_hint("give more of the id; `segue keys list` shows them"))
+/// Returns the key with the given id, or the only key whose id begins with it.
+///
+/// # Errors
+/// Fails if there is no such key, or if several ids begin with the text.
+async fn find_key(context: &CommandContext, prefix: &str) -> Result<ApiKey, CliFailure> {
+    let mut matches = context.agent.admin().keys().await?;
+    matches.retain(|key| key.key_id.starts_with(prefix));
+    let exact = matches.iter().position(|key| key.key_id == prefix);
+    match (matches.len(), exact) {
+        (_, Some(index)) => Ok(matches.swap_remove(index)),
+        (1, None) => Ok(matches.swap_remove(0)),
+        (0, None) => Err(agent::Error::from(agent::AdminError::UnknownKey(prefix.to_owned())).into()),
+        (count, None) => {
+            Err(CliFailure::new(ExitReason::User, format!("choose among {count} keys that begin with `{prefix}`"))
+                .with_hint("give more of the id; `segue keys list` shows the ids"))
         }
     }
 }
 
-async fn list(context: &Context) -> Result<(), Failure> {
+/// Lists all keys.
+async fn list_keys(context: &CommandContext) -> Result<(), CliFailure> {
     let keys = context.agent.admin().keys().await?;
-    if context.format == Format::Json {
-        return context.json(&keys.iter().map(|key| Printed::new(key, None)).collect::<Vec<_>>());
+    if context.format == OutputFormat::Json {
+        return context.print_json(&keys.iter().map(|key| ApiKeyReport::new(key, None)).collect::<Vec<_>>());
     }
     if keys.is_empty() {
-        context.screen.line("There are no keys. `segue keys create USER` makes one.")?;
+        context.screen.print_line("There are no keys. `segue keys create USER` creates one.")?;
         return Ok(());
     }
     let now = Timestamp::now();
     let row = |key: &ApiKey| {
         let state = if key.revoked_at.is_some() { "revoked" } else { "valid" };
-        let label = one_line(key.label.as_deref().unwrap_or_default());
-        vec![key.key_id.clone(), key.user_id.to_string(), ago(now, key.created_at), state.to_owned(), label]
+        let label = sanitize_line(key.label.as_deref().unwrap_or_default());
+        vec![key.key_id.clone(), key.user_id.to_string(), format_age(now, key.created_at), state.to_owned(), label]
     };
     let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
     let columns = [
-        Column::Left("ID"),
-        Column::Left("USER"),
-        Column::Left("MADE"),
-        Column::Left("STATE"),
-        Column::Flexible("LABEL"),
+        TableColumn::Left("ID"),
+        TableColumn::Left("USER"),
+        TableColumn::Left("CREATED"),
+        TableColumn::Left("STATE"),
+        TableColumn::Flexible("LABEL"),
     ];
-    context.screen.lines(table(&context.screen, &columns, &rows))?;
+    context.screen.print_lines(table(&context.screen, &columns, &rows))?;
     Ok(())
 }

@@ -1,181 +1,197 @@
-//! `segue mcp`: the MCP servers that are written down, whether each answers, and a person's consent to those that the
-//! project brings along.
+//! `segue mcp`: lists and tests the configured MCP servers, and records a person's consent to the servers of a project.
 
-use agent::{McpAnswer, McpServer, McpSource, ServerState, ServerStatus, Standing};
+use agent::{ConsentDecision, PlannedServer, ConfigOrigin, McpServerState, McpServerStatus, ServerReadiness};
 use serde_json::{Value, json};
-use terminal::{one_line, shown_path, wrap};
+use terminal::{sanitize_line, sanitize_path, wrap};
 
-use crate::cli::{Format, Mcp};
-use crate::commands::Context;
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::{OutputFormat, McpCommand};
+use crate::commands::CommandContext;
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Mcp) -> Outcome {
+/// Performs `segue mcp`.
+///
+/// # Errors
+/// Fails if there is no such server, or the configuration cannot be read. A server that cannot be started is part of the
+/// output, and the exit code is that of a failed setting.
+pub(crate) async fn run(context: &CommandContext, args: McpCommand) -> CommandResult {
     match args {
-        Mcp::List => list(context),
-        Mcp::Test { name } => test(context, name.as_deref()).await,
-        Mcp::Allow { name } => consent(context, &name, McpAnswer::Allow),
-        Mcp::Refuse { name } => consent(context, &name, McpAnswer::Refuse),
+        McpCommand::List => list_servers(context),
+        McpCommand::Test { name } => test_servers(context, name.as_deref()).await,
+        McpCommand::Allow { name } => record_consent(context, &name, ConsentDecision::Allow),
+        McpCommand::Refuse { name } => record_consent(context, &name, ConsentDecision::Refuse),
     }
 }
 
-fn list(context: &Context) -> Outcome {
-    let servers = context.agent.admin().mcp_plan()?;
-    if context.format == Format::Json {
+/// Lists the configured servers without starting them.
+fn list_servers(context: &CommandContext) -> CommandResult {
+    let servers = context.agent.admin().planned_mcp_servers()?;
+    if context.format == OutputFormat::Json {
         let servers: Vec<Value> = servers
             .iter()
             .map(|server| {
                 json!({
-                    "name": server.name, "source": source(server.source), "what": server.what,
-                    "variables": server.variables, "state": standing(&server.standing).0,
+                    "name": server.name, "source": source_name(server.origin), "what": server.target,
+                    "variables": server.variables, "state": consent_state(&server.readiness).0,
                 })
             })
             .collect();
-        context.json(&servers)?;
-        return Ok(Code::Done);
+        context.print_json(&servers)?;
+        return Ok(ExitReason::Success);
     }
     if servers.is_empty() {
-        context.screen.line("No MCP server is written down, neither in config.toml nor in .mcp.json.")?;
+        context.screen.print_line("No MCP server is configured, neither in config.toml nor in .mcp.json.")?;
     }
     for server in &servers {
-        show_planned(context, server)?;
+        show_configured_server(context, server)?;
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-fn show_planned(context: &Context, server: &McpServer) -> Result<(), Failure> {
+/// Prints a configured server: its source, its state, its command or URL, and the environment variables that it gets.
+fn show_configured_server(context: &CommandContext, server: &PlannedServer) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
-    let (state, what_to_do) = standing(&server.standing);
-    screen.line(format!(
+    let (state, subcommand) = consent_state(&server.readiness);
+    screen.print_line(format!(
         "{}  {}",
-        style.bold(one_line(&server.name)),
-        style.dim(format!("{} · {}", source(server.source), one_line(&state)))
+        style.bold(sanitize_line(&server.name)),
+        style.dim(format!("{} · {}", source_name(server.origin), sanitize_line(&state)))
     ))?;
-    screen.line(wrap(&one_line(&server.what), screen.columns, "    ", "    "))?;
+    screen.print_line(wrap(&sanitize_line(&server.target), screen.columns, "    ", "    "))?;
     if !server.variables.is_empty() {
-        let text = format!("is given the variables {}", one_line(&server.variables.join(", ")));
-        screen.line(style.dim(wrap(&text, screen.columns, "    ", "    ")))?;
+        let text = format!("gets the variables {}", sanitize_line(&server.variables.join(", ")));
+        screen.print_line(style.dim(wrap(&text, screen.columns, "    ", "    ")))?;
     }
-    if let Some(command) = what_to_do {
-        let text = format!("hint: `segue mcp {command} {}`", one_line(&server.name));
-        screen.line(style.dim(wrap(&text, screen.columns, "    ", "    ")))?;
+    if let Some(subcommand) = subcommand {
+        let text = format!("hint: `segue mcp {subcommand} {}`", sanitize_line(&server.name));
+        screen.print_line(style.dim(wrap(&text, screen.columns, "    ", "    ")))?;
     }
     Ok(())
 }
 
-/// Returns what comes of a server, and the command that changes that.
-fn standing(standing: &Standing) -> (String, Option<&'static str>) {
-    match standing {
-        Standing::Ready(_) => ("ready".to_owned(), None),
-        Standing::Disabled => ("disabled".to_owned(), None),
-        Standing::Shadowed => ("shadowed by config.toml".to_owned(), None),
-        Standing::Unasked => ("waits for your consent".to_owned(), Some("allow")),
-        Standing::Refused => ("refused".to_owned(), Some("allow")),
-        Standing::Broken(reason) => (format!("broken: {reason}"), None),
+/// Returns the state of a server, and the subcommand that allows it if it is not allowed.
+fn consent_state(readiness: &ServerReadiness) -> (String, Option<&'static str>) {
+    match readiness {
+        ServerReadiness::Ready(_) => ("ready".to_owned(), None),
+        ServerReadiness::Disabled => ("disabled".to_owned(), None),
+        ServerReadiness::Shadowed => ("shadowed by config.toml".to_owned(), None),
+        ServerReadiness::ConsentPending => ("needs your consent".to_owned(), Some("allow")),
+        ServerReadiness::ConsentRefused => ("refused".to_owned(), Some("allow")),
+        ServerReadiness::Invalid(reason) => (format!("invalid: {reason}"), None),
     }
 }
 
-const fn source(source: McpSource) -> &'static str {
+/// Returns the file that configures a server.
+const fn source_name(source: ConfigOrigin) -> &'static str {
     match source {
-        McpSource::Config => "config.toml",
-        McpSource::Project => ".mcp.json",
+        ConfigOrigin::Config => "config.toml",
+        ConfigOrigin::Project => ".mcp.json",
     }
 }
 
-async fn test(context: &Context, name: Option<&str>) -> Outcome {
-    let servers = context.agent.admin().mcp_test(name).await?;
+/// Starts the servers, or one of them, and prints their tools.
+async fn test_servers(context: &CommandContext, name: Option<&str>) -> CommandResult {
+    let servers = context.agent.admin().test_mcp_servers(name).await?;
     if let (Some(name), true) = (name, servers.is_empty()) {
-        return Err(unknown(name));
+        return Err(unknown_server(name));
     }
-    if context.format == Format::Json {
+    if context.format == OutputFormat::Json {
         let servers: Vec<Value> = servers
             .iter()
             .map(|server| {
                 json!({
-                    "name": server.name, "source": source(server.source), "what": server.what,
-                    "state": state(server.state), "tools": server.tools, "error": server.error,
+                    "name": server.name, "source": source_name(server.origin), "what": server.target,
+                    "state": state_name(server.state), "tools": server.tools, "error": server.error,
                     "notices": server.notices, "log": server.log,
                 })
             })
             .collect();
-        context.json(&servers)?;
+        context.print_json(&servers)?;
     } else {
         for server in &servers {
-            show_status(context, server)?;
+            show_server_status(context, server)?;
         }
         if servers.is_empty() {
-            context.screen.line("No MCP server is written down.")?;
+            context.screen.print_line("No MCP server is configured.")?;
         }
     }
-    let fails =
-        servers.iter().any(|server| matches!(server.state, ServerState::Failed | ServerState::Broken));
-    Ok(if fails { Code::Config } else { Code::Done })
+    let has_failure =
+        servers.iter().any(|server| matches!(server.state, McpServerState::Failed | McpServerState::Invalid));
+    Ok(if has_failure { ExitReason::Config } else { ExitReason::Success })
 }
 
-fn show_status(context: &Context, server: &ServerStatus) -> Result<(), Failure> {
+/// Prints the state, the problems and the tools of a server that was tested.
+fn show_server_status(context: &CommandContext, server: &McpServerStatus) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let mark = match server.state {
-        ServerState::Ready => style.good("✓"),
-        ServerState::Failed | ServerState::Broken => style.bad("✗"),
-        ServerState::Starting
-        | ServerState::Disabled
-        | ServerState::Shadowed
-        | ServerState::Unasked
-        | ServerState::Refused => style.dim("–"),
+        McpServerState::Ready => style.good("✓"),
+        McpServerState::Failed | McpServerState::Invalid => style.bad("✗"),
+        McpServerState::Starting
+        | McpServerState::Disabled
+        | McpServerState::Shadowed
+        | McpServerState::ConsentPending
+        | McpServerState::ConsentRefused => style.dim("–"),
     };
-    screen.line(format!(
+    screen.print_line(format!(
         "{mark} {}  {}",
-        style.bold(one_line(&server.name)),
-        style.dim(state(server.state))
+        style.bold(sanitize_line(&server.name)),
+        style.dim(state_name(server.state))
     ))?;
     let notices = server.error.iter().chain(&server.notices);
     for text in notices {
-        screen.line(style.warn(wrap(&one_line(text), screen.columns, "    ", "    ")))?;
+        screen.print_line(style.warn(wrap(&sanitize_line(text), screen.columns, "    ", "    ")))?;
     }
     if let (Some(log), Some(_)) = (&server.log, &server.error) {
-        screen.line(style.dim(format!("    what it said: {}", shown_path(log))))?;
+        screen.print_line(style.dim(format!("    log: {}", sanitize_path(log))))?;
     }
     for tool in &server.tools {
-        screen.line(format!("    {}", one_line(tool)))?;
+        screen.print_line(format!("    {}", sanitize_line(tool)))?;
     }
     Ok(())
 }
 
-const fn state(state: ServerState) -> &'static str {
+/// Returns the name of a server's state, in JSON and on the screen.
+const fn state_name(state: McpServerState) -> &'static str {
     match state {
-        ServerState::Ready => "ready",
-        ServerState::Starting => "starting",
-        ServerState::Failed => "failed",
-        ServerState::Disabled => "disabled",
-        ServerState::Shadowed => "shadowed",
-        ServerState::Unasked => "unasked",
-        ServerState::Refused => "refused",
-        ServerState::Broken => "broken",
+        McpServerState::Ready => "ready",
+        McpServerState::Starting => "starting",
+        McpServerState::Failed => "failed",
+        McpServerState::Disabled => "disabled",
+        McpServerState::Shadowed => "shadowed",
+        McpServerState::ConsentPending => "unasked",
+        McpServerState::ConsentRefused => "refused",
+        McpServerState::Invalid => "broken",
     }
 }
 
-fn consent(context: &Context, name: &str, answer: McpAnswer) -> Outcome {
-    let servers = context.agent.admin().mcp_plan()?;
-    let is_named = |server: &&McpServer| server.name == name && server.source == McpSource::Project;
+/// Records whether a server of the project may be started.
+///
+/// # Errors
+/// Fails if the project has no such server.
+fn record_consent(context: &CommandContext, name: &str, decision: ConsentDecision) -> CommandResult {
+    let servers = context.agent.admin().planned_mcp_servers()?;
+    let is_named = |server: &&PlannedServer| server.name == name && server.origin == ConfigOrigin::Project;
     let Some(server) = servers.iter().find(is_named) else {
-        return Err(unknown(name));
+        return Err(unknown_server(name));
     };
-    context.agent.admin().mcp_consent(server, answer)?;
-    let done = match answer {
-        McpAnswer::Allow => "It is started from now on, as long as its description stays as it is:",
-        McpAnswer::Refuse => "It is not started:",
+    context.agent.admin().record_mcp_consent(server, decision)?;
+    let result = match decision {
+        ConsentDecision::Allow => "Allowed. Segue starts this server as long as its entry does not change:",
+        ConsentDecision::Refuse => "Refused. Segue does not start this server:",
     };
     match context.format {
-        Format::Json => context.json(&json!({"name": server.name, "allowed": answer == McpAnswer::Allow}))?,
-        Format::Text => {
-            context.screen.line(done)?;
-            context.screen.line(wrap(&one_line(&server.what), context.screen.columns, "    ", "    "))?;
+        OutputFormat::Json => {
+            let is_allowed = decision == ConsentDecision::Allow;
+            context.print_json(&json!({"name": server.name, "allowed": is_allowed}))?;
+        }
+        OutputFormat::Text => {
+            context.screen.print_line(result)?;
+            context.screen.print_line(wrap(&sanitize_line(&server.target), context.screen.columns, "    ", "    "))?;
         }
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-fn unknown(name: &str) -> Failure {
-    Failure::new(Code::User, format!("find an MCP server `{name}`"))
-        .with_hint("`segue mcp list` shows what is written down")
+fn unknown_server(name: &str) -> CliFailure {
+    CliFailure::new(ExitReason::User, format!("find an MCP server `{name}`"))
+        .with_hint("`segue mcp list` lists the configured servers")
 }

@@ -1,51 +1,54 @@
-//! `segue models`: which models can be used, why the others cannot, and where each setting was found.
+//! `segue models`: the selected model, and for each provider whether it can be used and where its key was found.
 
-use terminal::{one_line, wrap};
+use terminal::{sanitize_line, wrap};
 
-use crate::cli::Format;
-use crate::commands::Context;
-use crate::exit::{Code, Outcome};
+use crate::cli::OutputFormat;
+use crate::commands::CommandContext;
+use crate::exit::{ExitReason, CommandResult};
 
-/// Performs the command.
-pub(crate) fn run(context: &Context) -> Outcome {
-    let status = context.agent.models();
-    if context.format == Format::Json {
-        context.json(&status)?;
-        return Ok(Code::Done);
+/// Performs `segue models`.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+pub(crate) fn run(context: &CommandContext) -> CommandResult {
+    let status = context.agent.model_status();
+    if context.format == OutputFormat::Json {
+        context.print_json(&status)?;
+        return Ok(ExitReason::Success);
     }
     let (screen, style) = (&context.screen, context.screen.style);
     match (&status.default, &status.default_from) {
         (Some(name), Some(from)) => {
-            screen.line(format!(
+            screen.print_line(format!(
                 "In use: {} {}",
-                style.bold(one_line(name)),
-                style.dim(format!("(from {})", one_line(from)))
+                style.bold(sanitize_line(name)),
+                style.dim(format!("(from {})", sanitize_line(from)))
             ))?;
         }
-        (Some(name), None) => screen.line(format!("In use: {}", style.bold(one_line(name))))?,
-        (None, _) => screen.line("No model is configured: handoffs are written by the offline extract.")?,
+        (Some(name), None) => screen.print_line(format!("In use: {}", style.bold(sanitize_line(name))))?,
+        (None, _) => screen.print_line("No model is configured: handoffs use the offline summary.")?,
     }
     if let Some(problem) = &status.problem {
-        screen.line(style.warn(wrap(
-            &format!("It cannot be used: {}", one_line(problem)),
+        screen.print_line(style.warn(wrap(
+            &format!("This model cannot be used: {}", sanitize_line(problem)),
             screen.columns,
             "",
             "",
         )))?;
     }
-    screen.line("")?;
+    screen.print_line("")?;
     for provider in &status.providers {
         let mark = if provider.configured { style.good("✓") } else { style.dim("–") };
-        screen.line(format!(
+        screen.print_line(format!(
             "{mark} {}  {}",
             style.bold(&provider.provider),
-            style.dim(one_line(&provider.base_url))
+            style.dim(sanitize_line(&provider.base_url))
         ))?;
-        screen.line(wrap(&one_line(&provider.reason), screen.text_columns(), "    ", "    "))?;
+        screen.print_line(wrap(&sanitize_line(&provider.reason), screen.text_columns(), "    ", "    "))?;
     }
     if status.default.is_none() {
-        screen.line("")?;
-        screen.line("Choose one with `--model PROVIDER/NAME`, SEGUE_MODEL, or `model` in config.toml.")?;
+        screen.print_line("")?;
+        screen.print_line("Choose a model with `--model PROVIDER/NAME`, SEGUE_MODEL, or `model` in config.toml.")?;
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }

@@ -1,5 +1,5 @@
-//! `segue serve`: the agent over HTTP until somebody stops it. What a request may do is decided by the gateway; here it is
-//! told where to listen and whom to let in.
+//! `segue serve`: serves the agent over HTTP until a signal stops it. This file sets the address and the authentication; the
+//! `http` crate decides what a request may do.
 
 mod page;
 
@@ -8,200 +8,232 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{Agent, CancellationToken};
-use http::{Auth, Dispatch, DispatchError, Origins, Recovered, RunLimits, Settings, Token};
+use http::{AuthMode, Scheduler, SchedulerError, AllowedOrigins, RecoveryReport, SchedulerLimits, ServerSettings, InstallToken};
 use serde_json::json;
-use terminal::signals::Signals;
-use terminal::{Screen, one_line, shown_path, wrap};
+use terminal::signals::SignalReceiver;
+use terminal::{Screen, sanitize_line, sanitize_path, wrap};
 use tokio::net::TcpListener;
 
-use crate::cli::Format;
-use crate::cli::serve::Serve;
-use crate::commands::Context;
-use crate::exit::{Code, Failure, Outcome};
+use crate::cli::OutputFormat;
+use crate::cli::serve::ServeArgs;
+use crate::commands::CommandContext;
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// Any origin, or any host.
-const ANY: &str = "*";
+/// The value that allows any origin or any host.
+const WILDCARD: &str = "*";
 
-/// Performs the command.
-pub(crate) async fn run(context: Context, args: Serve) -> Outcome {
-    let addr = address(&args.addr)?;
-    let allowed_origins = origins(&args.origins)?;
+/// Performs `segue serve`. The first signal stops the server gracefully, a second one at once.
+///
+/// # Errors
+/// Fails if the arguments are invalid, the address cannot be used, or the scheduler or the server fails.
+pub(crate) async fn run(context: CommandContext, args: ServeArgs) -> CommandResult {
+    let addr = resolve_address(&args.addr)?;
+    let allowed_origins = parse_origins(&args.origins)?;
     if args.model.name.is_some() {
         check_model(&context.agent)?;
     }
-    allow_open_files();
-    let settings = Settings {
+    raise_open_file_limit();
+    let settings = ServerSettings {
         allowed_hosts: args.hosts.clone(),
         allowed_origins,
-        ..Settings::new(auth(&context.agent, addr, &args).await?)
+        ..ServerSettings::new(resolve_auth(&context.agent, addr, &args).await?)
     };
-    settings.check(addr)?;
-    let listener = TcpListener::bind(addr).await.map_err(|error| not_heard(addr, &error))?;
+    settings.check_exposure(addr)?;
+    let listener = TcpListener::bind(addr).await.map_err(|error| listen_failure(addr, &error))?;
     let addr = listener.local_addr()?;
-    let Context { agent, screen, format, .. } = context;
-    let (home, token_file) = (agent.home().root().to_owned(), agent.home().token());
-    let about = About { addr, home, token_file, auth: settings.auth.clone(), args };
-    let dispatch = Dispatch::new(agent, RunLimits::default());
-    let mut signals = Signals::take()?;
-    let recovered = dispatch.recover().await?;
-    about.tell(&screen, format, &recovered)?;
-    // The listener takes connections from here on; they are answered as soon as the server works.
-    let open = || page::open(&screen, &about.home, &about.page(page::Told::WithToken));
-    let _leading = about.args.open.then(open);
+    let CommandContext { agent, screen, format, .. } = context;
+    let (home, token_file) = (agent.home().root().to_owned(), agent.home().token_path());
+    let announcement = ServerAnnouncement { addr, home, token_file, auth: settings.auth.clone(), args };
+    let scheduler = Scheduler::new(agent, SchedulerLimits::default());
+    let mut signals = SignalReceiver::subscribe()?;
+    let recovered = scheduler.recover().await?;
+    announcement.print_startup(&screen, format, &recovered)?;
+    // The listener already accepts connections, so the browser's requests are answered once the server runs below.
+    let open_page = || {
+        let address = announcement.page_address(page::TokenVisibility::WithToken);
+        page::open_page(&screen, &announcement.home, &address)
+    };
+    let _redirect_file = announcement.args.open.then(open_page);
     let shutdown = CancellationToken::new();
-    let serving = http::serve(listener, Arc::clone(&dispatch), settings, shutdown.clone());
-    let mut serving = std::pin::pin!(serving);
+    let server = http::serve(listener, Arc::clone(&scheduler), settings, shutdown.clone());
+    let mut server = std::pin::pin!(server);
     tokio::select! {
-        ended = &mut serving => return Ok(ended.map(|()| Code::Done)?),
-        () = signals.next() => shutdown.cancel(),
+        result = &mut server => return Ok(result.map(|()| ExitReason::Success)?),
+        () = signals.recv() => shutdown.cancel(),
     }
-    if format == Format::Text {
-        screen.note("Stopping: running turns reach a durable step first. Ctrl-C stops at once.");
+    if format == OutputFormat::Text {
+        screen.print_to_stderr("Stopping after active runs have reached a durable step. Press Ctrl-C to stop at once.");
     }
     tokio::select! {
-        ended = serving => ended?,
-        () = signals.next() => dispatch.shutdown(Duration::ZERO).await,
+        result = server => result?,
+        () = signals.recv() => scheduler.shutdown(Duration::ZERO).await,
     }
-    if format == Format::Text {
-        screen.note("Stopped. The next start goes on with what was under way.");
+    if format == OutputFormat::Text {
+        screen.print_to_stderr("Stopped. The next start resumes the active runs.");
     }
-    Ok(Code::Done)
+    Ok(ExitReason::Success)
 }
 
-/// Lets the process open as many files as the system allows it: each connection is one.
+/// Raises the limit of open files to the maximum that the system allows, because each connection needs one.
 #[cfg(unix)]
-fn allow_open_files() {
+fn raise_open_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let allowed = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: allowed.maximum, ..allowed };
-    // Where it stays as it was, the server takes fewer connections.
+    // If the limit cannot be raised, the server accepts fewer connections.
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
+/// Does nothing: other systems have no such limit.
 #[cfg(not(unix))]
-const fn allow_open_files() {}
+const fn raise_open_file_limit() {}
 
-/// What is told of a server that has begun.
-struct About {
+/// The announcement of a server that has started.
+struct ServerAnnouncement {
     addr: SocketAddr,
     home: std::path::PathBuf,
     token_file: std::path::PathBuf,
-    auth: Auth,
-    args: Serve,
+    auth: AuthMode,
+    args: ServeArgs,
 }
 
-impl About {
-    /// Returns where the page is.
-    fn page(&self, told: page::Told) -> String {
-        page::address(self.addr, &self.auth, told)
+impl ServerAnnouncement {
+    /// Returns the URL of the web page.
+    fn page_address(&self, visibility: page::TokenVisibility) -> String {
+        page::page_address(self.addr, &self.auth, visibility)
     }
 
-    fn tell(&self, screen: &Screen, format: Format, recovered: &Recovered) -> Result<(), Failure> {
+    /// Prints the addresses, the authentication, and the runs of an earlier process.
+    fn print_startup(
+        &self,
+        screen: &Screen,
+        format: OutputFormat,
+        recovered: &RecoveryReport,
+    ) -> Result<(), CliFailure> {
         let url = format!("http://{}", self.addr);
         let token = match &self.auth {
-            Auth::Token(token) => Some(token),
-            Auth::Keys | Auth::Open => None,
+            AuthMode::Token(token) => Some(token),
+            AuthMode::Keys | AuthMode::Disabled => None,
         };
-        if format == Format::Json {
-            screen.line(json!({
+        if format == OutputFormat::Json {
+            screen.print_line(json!({
                 "addr": self.addr, "url": url, "docs_url": format!("{url}/docs"),
-                "page": self.page(page::Told::WithoutToken),
-                "auth": match &self.auth { Auth::Token(_) => "token", Auth::Keys => "keys", Auth::Open => "none" },
+                "page": self.page_address(page::TokenVisibility::WithoutToken),
+                "auth": match &self.auth { AuthMode::Token(_) => "token", AuthMode::Keys => "keys", AuthMode::Disabled => "none" },
                 "token_file": token.map(|_| &self.token_file),
-                "token": token.filter(|_| self.args.show_token).map(Token::expose),
-                "resumed_runs": recovered.resumed, "waiting_runs": recovered.waiting,
+                "token": token.filter(|_| self.args.show_token).map(InstallToken::expose),
+                "resumed_runs": recovered.resumed, "waiting_runs": recovered.queued,
             }))?;
             return Ok(());
         }
         let style = screen.style;
-        screen.line(format!("Serving at  {}", style.bold(&url)))?;
+        screen.print_line(format!("Serving at  {}", style.bold(&url)))?;
         let access = match (&self.auth, token) {
             (_, Some(token)) if self.args.show_token => format!("{}  (header x-api-key)", token.expose()),
-            (_, Some(_)) => format!("in {}  (header x-api-key)", shown_path(&self.token_file)),
-            (Auth::Keys, None) => "keys only; `segue keys list` shows them  (header x-api-key)".to_owned(),
-            (Auth::Open | Auth::Token(_), None) => "none: everybody on this machine is let in".to_owned(),
+            (_, Some(_)) => format!("in {}  (header x-api-key)", sanitize_path(&self.token_file)),
+            (AuthMode::Keys, None) => "API keys only; `segue keys list` lists them  (header x-api-key)".to_owned(),
+            (AuthMode::Disabled | AuthMode::Token(_), None) => {
+                "none: everybody on this machine has access".to_owned()
+            }
         };
-        screen.line(format!("Page        {}", self.page(page::Told::to_whom_reads(&std::io::stdout()))))?;
-        screen.line(format!("Token       {access}"))?;
-        screen.line(format!("Docs        {url}/docs"))?;
-        if let Some(text) = went_on(recovered) {
-            screen.note(style.dim(wrap(&text, screen.text_columns(), "", "  ")));
+        let visibility = page::TokenVisibility::for_output(&std::io::stdout());
+        screen.print_line(format!("Page        {}", self.page_address(visibility)))?;
+        screen.print_line(format!("Token       {access}"))?;
+        screen.print_line(format!("Docs        {url}/docs"))?;
+        if let Some(text) = recovered_text(recovered) {
+            screen.print_to_stderr(style.dim(wrap(&text, screen.text_columns(), "", "  ")));
         }
         Ok(())
     }
 }
 
-/// Says what an earlier process left, if it left anything.
-fn went_on(recovered: &Recovered) -> Option<String> {
-    let resumed = (recovered.resumed > 0).then(|| format!("{} went on", count(recovered.resumed)));
-    let waiting = (recovered.waiting > 0).then(|| format!("{} that waited begin", count(recovered.waiting)));
-    let parts: Vec<String> = resumed.into_iter().chain(waiting).collect();
-    (!parts.is_empty()).then(|| format!("From before: {}.", parts.join(", ")))
+/// Returns a sentence about the runs of an earlier process; `None` if there are none.
+fn recovered_text(recovered: &RecoveryReport) -> Option<String> {
+    let resumed = (recovered.resumed > 0).then(|| format!("{} resumed", count_runs(recovered.resumed)));
+    let queued = (recovered.queued > 0).then(|| format!("{} queued again", count_runs(recovered.queued)));
+    let parts: Vec<String> = resumed.into_iter().chain(queued).collect();
+    (!parts.is_empty()).then(|| format!("From an earlier process: {}.", parts.join(", ")))
 }
 
-fn count(runs: usize) -> String {
-    crate::commands::import::count(runs as u64, "run")
+fn count_runs(runs: usize) -> String {
+    crate::commands::import::format_count(runs as u64, "run")
 }
 
-/// Returns how clients show who they are. From elsewhere that is by a key alone: the token is for this machine.
-async fn auth(agent: &Agent, addr: SocketAddr, args: &Serve) -> Result<Auth, Failure> {
+/// Returns how clients authenticate. Clients on other machines need an API key, because the token is for this machine only.
+///
+/// # Errors
+/// Fails if the address is reachable from other machines and there is no valid key.
+async fn resolve_auth(agent: &Agent, addr: SocketAddr, args: &ServeArgs) -> Result<AuthMode, CliFailure> {
     if args.no_auth {
-        return Ok(Auth::Open);
+        return Ok(AuthMode::Disabled);
     }
     if addr.ip().is_loopback() {
-        return Ok(Auth::Token(Token::at(&agent.home().token())?));
+        return Ok(AuthMode::Token(InstallToken::load_or_create(&agent.home().token_path())?));
     }
-    let is_valid = agent.admin().keys().await?.iter().any(|key| key.revoked_at.is_none());
-    match is_valid {
-        true => Ok(Auth::Keys),
-        false => Err(Failure::new(Code::Config, format!("serve at {addr}: there is no key yet, so nobody could come in"))
-            .with_hint(
-                "make one with `segue keys create USER`, or serve at 127.0.0.1, where the token in the home folder is enough",
-            )),
+    let has_valid_key = agent.admin().keys().await?.iter().any(|key| key.revoked_at.is_none());
+    match has_valid_key {
+        true => Ok(AuthMode::Keys),
+        false => {
+            let problem = format!("serve at {addr}: there is no API key, so no client could authenticate");
+            Err(CliFailure::new(ExitReason::Config, problem).with_hint(
+                "create a key with `segue keys create USER`, or serve at 127.0.0.1, where the token in the home folder is enough",
+            ))
+        }
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| {
-        Failure::new(Code::User, format!("listen at `{}`: it is no address", one_line(text)))
+/// Parses and resolves the address to listen on.
+///
+/// # Errors
+/// Fails if the text is not an address or its host is unknown.
+fn resolve_address(text: &str) -> Result<SocketAddr, CliFailure> {
+    let address = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    address.ok_or_else(|| {
+        CliFailure::new(ExitReason::User, format!("listen at `{}`: it is not an address", sanitize_line(text)))
             .with_hint("write HOST:PORT, such as 127.0.0.1:2024")
     })
 }
 
-fn not_heard(addr: SocketAddr, error: &std::io::Error) -> Failure {
-    Failure::new(Code::Config, format!("listen at {addr}: {error}"))
-        .with_hint("stop what listens there, or choose another port with `--addr`")
+fn listen_failure(addr: SocketAddr, error: &std::io::Error) -> CliFailure {
+    CliFailure::new(ExitReason::Config, format!("listen at {addr}: {error}"))
+        .with_hint("stop the program that listens there, or choose another port with `--addr`")
 }
 
-/// Refuses to serve with a model that every run would fail with.
-fn check_model(agent: &Agent) -> Result<(), Failure> {
-    match agent.models().problem {
+/// Checks that the model of the arguments can be used; otherwise every run would fail.
+///
+/// # Errors
+/// Fails if it cannot be used.
+fn check_model(agent: &Agent) -> Result<(), CliFailure> {
+    match agent.model_status().problem {
         Some(problem) => {
-            let hint = "name a model that can be used with `--model`, or mend the setting; `segue models` shows those there are";
-            Err(Failure::new(Code::Config, problem).with_hint(hint))
+            let hint = "choose another model with `--model`, or correct the setting; `segue models` shows the problem";
+            Err(CliFailure::new(ExitReason::Config, problem).with_hint(hint))
         }
         None => Ok(()),
     }
 }
 
-fn origins(given: &[String]) -> Result<Origins, Failure> {
-    if given.iter().any(|origin| origin == ANY) {
-        return Ok(Origins::Any);
+/// Returns the origins from which browsers may call the server.
+///
+/// # Errors
+/// Fails if a text is not an origin.
+fn parse_origins(origins: &[String]) -> Result<AllowedOrigins, CliFailure> {
+    if origins.iter().any(|origin| origin == WILDCARD) {
+        return Ok(AllowedOrigins::Any);
     }
-    match given.iter().find(|origin| !is_origin(origin)) {
-        Some(wrong) => {
-            let what = format!("allow pages of `{}`: it is no origin", one_line(wrong));
-            Err(Failure::new(Code::User, what).with_hint(
-                "write scheme and host, and the port if it has one, such as https://chat.example.org",
+    match origins.iter().find(|origin| !is_origin(origin)) {
+        Some(invalid) => {
+            let problem = format!("allow the origin `{}`: it is not an origin", sanitize_line(invalid));
+            Err(CliFailure::new(ExitReason::User, problem).with_hint(
+                "write the scheme and the host, and the port if it has one, such as https://chat.example.org",
             ))
         }
-        None if given.is_empty() => Ok(Origins::Loopback),
-        None => Ok(Origins::These(given.to_vec())),
+        None if origins.is_empty() => Ok(AllowedOrigins::Loopback),
+        None => Ok(AllowedOrigins::Listed(origins.to_vec())),
     }
 }
 
-/// Returns whether a browser could send this as where a page comes from: a scheme and a host, without a path.
+/// Returns whether a text has the form of an Origin header: a scheme and a host with an optional port, without a path.
 fn is_origin(text: &str) -> bool {
     let host = text.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme));
     host.is_some_and(|(_, host)| {
@@ -209,17 +241,17 @@ fn is_origin(text: &str) -> bool {
     })
 }
 
-impl From<http::Error> for Failure {
+impl From<http::Error> for CliFailure {
     fn from(error: http::Error) -> Self {
-        Self::new(Code::Config, error.to_string()).with_hint(error.hint())
+        Self::new(ExitReason::Config, error.to_string()).with_hint(error.hint())
     }
 }
 
-impl From<DispatchError> for Failure {
-    fn from(error: DispatchError) -> Self {
+impl From<SchedulerError> for CliFailure {
+    fn from(error: SchedulerError) -> Self {
         match error {
-            DispatchError::Agent(error) => error.into(),
-            error => Self::new(Code::Internal, error.to_string()),
+            SchedulerError::Agent(error) => error.into(),
+            error => Self::new(ExitReason::Internal, error.to_string()),
         }
     }
 }
@@ -230,31 +262,33 @@ mod tests {
 
     #[test]
     fn an_origin_is_a_scheme_and_a_host() {
-        let read = |text: &str| origins(&[text.to_owned()]);
-        for right in ["https://chat.example.org", "http://localhost:3000", "http://[::1]:3000"] {
-            assert!(matches!(read(right), Ok(Origins::These(_))), "{right}");
+        let parse = |text: &str| parse_origins(&[text.to_owned()]);
+        for valid in ["https://chat.example.org", "http://localhost:3000", "http://[::1]:3000"] {
+            assert!(matches!(parse(valid), Ok(AllowedOrigins::Listed(_))), "{valid}");
         }
-        for wrong in ["chat.example.org", "not an origin", "https://x.org/path", "https://", "ftp://x.org"] {
-            assert!(read(wrong).is_err(), "{wrong}");
+        for invalid in ["chat.example.org", "not an origin", "https://x.org/path", "https://", "ftp://x.org"] {
+            assert!(parse(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
     fn an_address_is_a_host_and_a_port() {
-        assert_eq!(address("127.0.0.1:2024").unwrap(), SocketAddr::from(([127, 0, 0, 1], 2024)));
-        assert!(address("localhost:0").unwrap().ip().is_loopback());
-        for wrong in ["2024", "127.0.0.1", "127.0.0.1:99999", "", ":x"] {
-            assert!(address(wrong).is_err(), "{wrong}");
+        assert_eq!(resolve_address("127.0.0.1:2024").unwrap(), SocketAddr::from(([127, 0, 0, 1], 2024)));
+        assert!(resolve_address("localhost:0").unwrap().ip().is_loopback());
+        for invalid in ["2024", "127.0.0.1", "127.0.0.1:99999", "", ":x"] {
+            assert!(resolve_address(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn one_star_among_the_origins_means_any() {
-        let of =
-            |given: &[&str]| origins(&given.iter().map(|&origin| origin.to_owned()).collect::<Vec<_>>()).ok();
-        assert_eq!(of(&[]), Some(Origins::Loopback));
-        assert_eq!(of(&["https://a.example", "*"]), Some(Origins::Any));
-        let these = Origins::These(vec!["https://a.example".to_owned()]);
-        assert_eq!(of(&["https://a.example"]), Some(these));
+    fn a_star_among_the_origins_allows_any_origin() {
+        let parse = |origins: &[&str]| {
+            let origins: Vec<String> = origins.iter().map(|&origin| origin.to_owned()).collect();
+            parse_origins(&origins).ok()
+        };
+        assert_eq!(parse(&[]), Some(AllowedOrigins::Loopback));
+        assert_eq!(parse(&["https://a.example", "*"]), Some(AllowedOrigins::Any));
+        let listed = AllowedOrigins::Listed(vec!["https://a.example".to_owned()]);
+        assert_eq!(parse(&["https://a.example"]), Some(listed));
     }
 }

@@ -1,21 +1,21 @@
-//! The thread that `-c` goes on in: the newest of this folder, else the newest of all; of a handoff just accepted, the child. It reads pages of threads and none
-//! of their messages.
+//! The thread that `--continue` selects: the newest thread of the current folder, else the newest of all; if it was just handed
+//! off, its child. It reads pages of threads but none of their messages.
 
 use agent::ThreadFilter;
 use protocol::Thread;
 
-use crate::commands::Context;
-use crate::exit::{Code, Failure};
+use crate::commands::CommandContext;
+use crate::exit::{ExitReason, CliFailure};
 
-/// Threads that are read at a time.
+/// The number of threads that one query reads.
 const PAGE_ROWS: usize = 200;
 
-/// Returns the newest thread of this folder, or the newest of all, and then says so. A thread that came from another
-/// is of the folder that one is of; threads of sub-agents are never among them.
+/// Returns the newest thread of the current folder; if there is none, prints a notice and returns the newest of all. A thread
+/// that came from another thread belongs to the folder of that thread. Threads of sub-agents are never returned.
 ///
 /// # Errors
-/// When there is no thread.
-pub(crate) async fn newest_here(context: &Context) -> Result<Thread, Failure> {
+/// Fails if there is no thread or the journal fails.
+pub(crate) async fn newest_thread_here(context: &CommandContext) -> Result<Thread, CliFailure> {
     let mut newest = None;
     let here = context.agent.workspace();
     let mut offset = 0;
@@ -24,8 +24,8 @@ pub(crate) async fn newest_here(context: &Context) -> Result<Thread, Failure> {
         let page = context.agent.threads().list(filter).await?;
         let count = page.len();
         for thread in page {
-            if context.agent.threads().workspace_of(&thread).await?.as_deref() == Some(here) {
-                return Ok(context.agent.threads().continuation_of(thread).await?);
+            if context.agent.threads().thread_workspace(&thread).await?.as_deref() == Some(here) {
+                return Ok(context.agent.threads().continuation_thread(thread).await?);
             }
             newest.get_or_insert(thread);
         }
@@ -35,9 +35,9 @@ pub(crate) async fn newest_here(context: &Context) -> Result<Thread, Failure> {
         }
     }
     let newest: Thread = newest.ok_or_else(|| {
-        Failure::new(Code::User, "find a thread to go on in: there is none")
-            .with_hint("`segue chat` begins one")
+        CliFailure::new(ExitReason::User, "find a thread to continue: there is none")
+            .with_hint("`segue chat` starts one")
     })?;
-    context.notice("No thread was begun in this folder; this is the newest of all.");
-    Ok(context.agent.threads().continuation_of(newest).await?)
+    context.print_notice("No thread was started in this folder; this is the newest of all threads.");
+    Ok(context.agent.threads().continuation_thread(newest).await?)
 }

@@ -1,45 +1,48 @@
-//! `segue prune`: which threads nobody used for long, and deleting them. Which these are is decided by the agent.
+//! `segue prune`: deletes threads that were inactive for a long time. The `agent` crate selects them.
 
-use agent::{Named, Prunable, Pruned};
+use agent::{NamedThreadPolicy, PrunePlan, PruneReport};
 use jiff::Timestamp;
-use protocol::Scope;
+use protocol::OwnerScope;
 use serde_json::{Value, json};
-use terminal::{Audience, Choice, Column, Seen, Then, Unit, ask, one_line, table, watch, wrap};
+use terminal::{Audience, KeyChoice, TableColumn, WatchEvent, WatchControl, ProgressUnit, ask, sanitize_line, table, watch, wrap};
 
-use super::ago;
-use crate::cli::Format;
-use crate::cli::database::Prune;
-use crate::commands::Context;
-use crate::commands::import::{bytes, count};
-use crate::commands::work::progress;
-use crate::exit::{Code, Failure, Outcome};
+use super::format_age;
+use crate::cli::OutputFormat;
+use crate::cli::database::PruneArgs;
+use crate::commands::{CommandContext, NO_TERMINAL};
+use crate::commands::import::{format_byte_size, format_count};
+use crate::commands::agent_work::progress_display;
+use crate::exit::{ExitReason, CliFailure, CommandResult};
 
-/// The most threads that are shown one by one.
+/// The most threads that a dry run lists.
 const SHOWN_MAX: usize = 50;
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, args: Prune) -> Outcome {
-    let named = if args.keep_named { Named::Kept } else { Named::Pruned };
+/// Performs `segue prune`.
+///
+/// # Errors
+/// Fails if there is no confirmation and no terminal to ask on, if the journal fails, or if the person stops the deletion.
+pub(crate) async fn run(context: &CommandContext, args: PruneArgs) -> CommandResult {
+    let named = if args.keep_named { NamedThreadPolicy::Keep } else { NamedThreadPolicy::Prune };
     let agent = match args.everyone {
-        true => context.agent.scoped(Scope::Everyone),
+        true => context.agent.scoped(OwnerScope::Everyone),
         false => context.agent.clone(),
     };
-    let prunable = agent.threads().prunable(args.older_than.seen_from(Timestamp::now()), named).await?;
+    let plan = agent.threads().prune_plan(args.older_than.resolve(Timestamp::now()), named).await?;
     if args.dry_run {
-        return dry(context, &prunable);
+        return show_dry_run(context, &plan);
     }
-    if !prunable.threads.is_empty() && !args.yes && !confirmed(context, &prunable)? {
-        context.screen.line("Kept.")?;
-        return Ok(Code::Done);
+    if !plan.threads.is_empty() && !args.yes && !confirm_pruning(context, &plan)? {
+        context.screen.print_line("Nothing was deleted.")?;
+        return Ok(ExitReason::Success);
     }
-    let bar = progress(&context.screen, context.format, Unit::Steps);
+    let bar = progress_display(&context.screen, context.format, ProgressUnit::Steps);
     let pruned = watch(
-        async |frames, cancel| agent.threads().prune(&prunable, &frames, &cancel).await,
-        |seen| {
-            if let Seen::Frame(_, frame) = seen {
-                bar.show(frame);
+        async |frames, cancel| agent.threads().prune(&plan, &frames, &cancel).await,
+        |event| {
+            if let WatchEvent::Frame(_, frame) = event {
+                bar.update(frame);
             }
-            Ok(Then::GoOn)
+            Ok(WatchControl::Continue)
         },
     )
     .await??;
@@ -48,120 +51,128 @@ pub(crate) async fn run(context: &Context, args: Prune) -> Outcome {
     if is_shrunk {
         agent.admin().shrink_journal().await?;
     }
-    tell(context, &prunable, &pruned, is_shrunk.then_some(Shrunk))?;
-    context.agent.handoffs().rest_mirror().await;
+    print_result(context, &plan, &pruned, is_shrunk.then_some(DatabaseShrunk))?;
+    context.agent.handoffs().wait_for_mirror().await;
     match pruned.is_stopped {
-        true => Err(Failure::cancelled("delete all of them").with_hint("the same command goes on")),
-        false => Ok(Code::Done),
+        true => Err(CliFailure::cancelled("delete all threads of the plan")
+            .with_hint("run the same command to continue")),
+        false => Ok(ExitReason::Success),
     }
 }
 
-fn dry(context: &Context, prunable: &Prunable) -> Outcome {
-    if context.format == Format::Json {
-        context.json(&prunable)?;
-        return Ok(Code::Done);
+/// Prints the threads that would be deleted.
+fn show_dry_run(context: &CommandContext, plan: &PrunePlan) -> CommandResult {
+    if context.format == OutputFormat::Json {
+        context.print_json(&plan)?;
+        return Ok(ExitReason::Success);
     }
     let screen = &context.screen;
-    let ids = super::short_ids(prunable.threads.iter().map(|thread| thread.thread_id));
+    let ids = super::short_ids(plan.threads.iter().map(|thread| thread.thread_id));
     let now = Timestamp::now();
     let row = |(thread, id): (&agent::PrunableThread, &String)| {
         vec![
             id.clone(),
-            ago(now, thread.updated_at),
+            format_age(now, thread.updated_at),
             thread.messages.to_string(),
-            bytes(thread.size.bytes),
-            one_line(thread.name.as_deref().unwrap_or("(no name)")),
+            format_byte_size(thread.size.bytes),
+            sanitize_line(thread.name.as_deref().unwrap_or("(no name)")),
         ]
     };
-    let rows: Vec<Vec<String>> = prunable.threads.iter().zip(&ids).take(SHOWN_MAX).map(row).collect();
+    let rows: Vec<Vec<String>> = plan.threads.iter().zip(&ids).take(SHOWN_MAX).map(row).collect();
     let columns = [
-        Column::Left("ID"),
-        Column::Left("ACTIVE"),
-        Column::Right("MESSAGES"),
-        Column::Right("SIZE"),
-        Column::Flexible("NAME"),
+        TableColumn::Left("ID"),
+        TableColumn::Left("ACTIVE"),
+        TableColumn::Right("MESSAGES"),
+        TableColumn::Right("SIZE"),
+        TableColumn::Flexible("NAME"),
     ];
-    screen.lines(table(screen, &columns, &rows))?;
-    if let Some(more) = prunable.threads.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
-        screen.line(format!("… and {more} more; `--json` lists them all"))?;
+    screen.print_lines(table(screen, &columns, &rows))?;
+    if let Some(more) = plan.threads.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+        screen.print_line(format!("… and {more} more; `--json` lists them all"))?;
     }
-    let text = format!("{} would be deleted{}.", summed(prunable), kept(prunable));
-    screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
-    Ok(Code::Done)
+    let text = format!("{} would be deleted{}.", prunable_text(plan), kept_text(plan));
+    screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
+    Ok(ExitReason::Success)
 }
 
-fn confirmed(context: &Context, prunable: &Prunable) -> Result<bool, Failure> {
-    let threads = count(prunable.threads.len() as u64, "thread");
-    if context.screen.audience == Audience::Program || context.format == Format::Json {
-        return Err(Failure::new(Code::User, format!("delete {threads}: nobody can be asked"))
-            .with_hint("add `--yes` to delete them without a question, or `--dry-run` to see them"));
+/// Asks whether to delete the threads of the plan.
+///
+/// # Errors
+/// Fails if there is no terminal to ask on.
+fn confirm_pruning(context: &CommandContext, plan: &PrunePlan) -> Result<bool, CliFailure> {
+    let threads = format_count(plan.threads.len() as u64, "thread");
+    if context.screen.audience == Audience::Program || context.format == OutputFormat::Json {
+        return Err(CliFailure::new(ExitReason::User, format!("delete {threads}: {NO_TERMINAL}"))
+            .with_hint("add `--yes` to delete them without confirmation, or `--dry-run` to list them"));
     }
-    let text = format!("Delete {}{}? This cannot be undone.", summed(prunable), kept(prunable));
-    context.screen.line(wrap(&text, context.screen.text_columns(), "", "  "))?;
+    let text = format!("Delete {}{}? This cannot be undone.", prunable_text(plan), kept_text(plan));
+    context.screen.print_line(wrap(&text, context.screen.text_columns(), "", "  "))?;
     let choices = [
-        Choice { key: 'y', label: "Delete", answer: true },
-        Choice { key: 'n', label: "Keep", answer: false },
+        KeyChoice { key: 'y', label: "Delete", answer: true },
+        KeyChoice { key: 'n', label: "Keep", answer: false },
     ];
     Ok(ask(&context.screen, &choices, "Keep")?.unwrap_or(false))
 }
 
-/// The file was made smaller.
-struct Shrunk;
+/// Evidence that the freed space of the database file was returned to the file system.
+struct DatabaseShrunk;
 
-fn tell(
-    context: &Context,
-    prunable: &Prunable,
-    pruned: &Pruned,
-    file: Option<Shrunk>,
-) -> Result<(), Failure> {
-    if context.format == Format::Json {
-        let mut told = serde_json::to_value(pruned)?;
-        if let Value::Object(fields) = &mut told {
-            fields.insert("before".to_owned(), json!(prunable.before));
-            fields.insert("kept".to_owned(), json!(prunable.kept));
-            fields.insert("vacuumed".to_owned(), json!(file.is_some()));
+/// Prints what was deleted and what was kept.
+fn print_result(
+    context: &CommandContext,
+    plan: &PrunePlan,
+    pruned: &PruneReport,
+    shrunk: Option<DatabaseShrunk>,
+) -> Result<(), CliFailure> {
+    if context.format == OutputFormat::Json {
+        let mut report = serde_json::to_value(pruned)?;
+        if let Value::Object(fields) = &mut report {
+            fields.insert("before".to_owned(), json!(plan.before));
+            fields.insert("kept".to_owned(), json!(plan.kept));
+            fields.insert("vacuumed".to_owned(), json!(shrunk.is_some()));
         }
-        return context.json(&told);
+        return context.print_json(&report);
     }
     let mut text = format!(
         "Deleted {} with {} ({}){}.",
-        count(pruned.threads as u64, "thread"),
-        count(pruned.size.events, "event"),
-        bytes(pruned.size.bytes),
-        kept(prunable)
+        format_count(pruned.threads as u64, "thread"),
+        format_count(pruned.size.events, "event"),
+        format_byte_size(pruned.size.bytes),
+        kept_text(plan)
     );
     if pruned.came_to_use > 0 {
-        text.push_str(&format!(" {} came to be used meanwhile.", count(pruned.came_to_use as u64, "thread")));
+        let threads = format_count(pruned.came_to_use as u64, "thread");
+        text.push_str(&format!(" {threads} became active meanwhile and stayed."));
     }
-    if pruned.threads > 0 && file.is_none() && context.agent.admin().connections().is_none() {
-        text.push_str(" The file keeps its size and fills again; `--vacuum` makes it smaller.");
+    if pruned.threads > 0 && shrunk.is_none() && context.agent.admin().connection_metrics().is_none() {
+        text.push_str(" The file keeps its size, and the freed space is reused; `--vacuum` makes the file smaller.");
     }
-    context.screen.line(wrap(&text, context.screen.text_columns(), "", "  "))?;
+    context.screen.print_line(wrap(&text, context.screen.text_columns(), "", "  "))?;
     Ok(())
 }
 
-/// Says how much goes.
-fn summed(prunable: &Prunable) -> String {
+/// Returns the number and the size of the threads to delete.
+fn prunable_text(plan: &PrunePlan) -> String {
     let (mut events, mut size) = (0, 0);
-    for thread in &prunable.threads {
+    for thread in &plan.threads {
         events += thread.size.events;
         size += thread.size.bytes;
     }
-    let threads = count(prunable.threads.len() as u64, "thread");
-    format!("{threads} with {} ({})", count(events, "event"), bytes(size))
+    let threads = format_count(plan.threads.len() as u64, "thread");
+    format!("{threads} with {} ({})", format_count(events, "event"), format_byte_size(size))
 }
 
-/// Says what stays though it is old.
-fn kept(prunable: &Prunable) -> String {
+/// Returns the old threads that are kept, with the reasons; empty if there are none.
+fn kept_text(plan: &PrunePlan) -> String {
     let reasons = [
-        (prunable.kept.in_use, "with work or a question"),
-        (prunable.kept.named, "with a name"),
-        (prunable.kept.with_children, "from which one came that stays"),
+        (plan.kept.in_use, "with a run or a question"),
+        (plan.kept.named, "with a name"),
+        (plan.kept.with_children, "whose children stay"),
     ];
-    let told: Vec<String> = reasons
+    let kept: Vec<String> = reasons
         .into_iter()
         .filter(|(threads, _)| *threads > 0)
-        .map(|(threads, why)| format!("{threads} {why}"))
+        .map(|(threads, reason)| format!("{threads} {reason}"))
         .collect();
-    if told.is_empty() { String::new() } else { format!("; older ones stay: {}", told.join(", ")) }
+    if kept.is_empty() { String::new() } else { format!("; other old threads stay: {}", kept.join(", ")) }
 }

@@ -7,17 +7,17 @@ use std::process::Stdio;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use test_model::{Place, Reply, Script, Server};
+use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
 
-use crate::handoff::{edit, pending, summary_draft};
-use crate::sandbox::{Ended, Sandbox};
+use crate::handoff::{edit_decision, leave_pending_handoff, summary_draft};
+use crate::sandbox::{ProgramOutput, TestSandbox};
 
 /// Everything that is stored, and agent.md.
-fn stored(sandbox: &Sandbox, without: &[&str]) -> String {
-    let mut all = format!("agent.md: {:?}\n", sandbox.agent_md());
+fn stored_state(sandbox: &TestSandbox, without: &[&str]) -> String {
+    let mut all = format!("agent.md: {:?}\n", sandbox.read_agent_md());
     if let Some(database) = sandbox.database() {
         let is_looked_at = |row: &String| without.iter().all(|name| !row.starts_with(&format!("{name}: ")));
-        all.extend(database.rows().unwrap().into_iter().filter(is_looked_at).map(|row| row + "\n"));
+        all.extend(database.dump_rows().unwrap().into_iter().filter(is_looked_at).map(|row| row + "\n"));
         return all;
     }
     let database = Connection::open(sandbox.home().join("segue.db")).unwrap();
@@ -40,23 +40,28 @@ fn stored(sandbox: &Sandbox, without: &[&str]) -> String {
 
 /// Checks that a command is told as such, and leaves everything as it is.
 #[track_caller]
-fn refused(sandbox: &Sandbox, args: &[&str], code: i32, what: &str) -> Ended {
-    let before = stored(sandbox, &[]);
+fn assert_refused(sandbox: &TestSandbox, args: &[&str], code: i32, what: &str) -> ProgramOutput {
+    let before = stored_state(sandbox, &[]);
     let ended = sandbox.run(args);
-    ended.assert_told(code, what);
-    assert_eq!(stored(sandbox, &[]), before, "{args:?}");
+    ended.assert_error(code, what);
+    assert_eq!(stored_state(sandbox, &[]), before, "{args:?}");
     ended
 }
 
 #[track_caller]
-fn refused_decision(sandbox: &Sandbox, report: &Value, decisions: &str, what: &str) {
-    let file = sandbox.file("decision.json", decisions);
+fn assert_decision_refused(sandbox: &TestSandbox, report: &Value, decisions: &str, what: &str) {
+    let file = sandbox.write_file("decision.json", decisions);
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
-    refused(sandbox, &["handoff", "--decide", id, "--decision-file", &file], 2, what);
-    refused(sandbox, &["handoff", report["thread_id"].as_str().unwrap(), "--decision-file", &file], 2, what);
+    assert_refused(sandbox, &["handoff", "--decide", id, "--decision-file", &file], 2, what);
+    assert_refused(
+        sandbox,
+        &["handoff", report["thread_id"].as_str().unwrap(), "--decision-file", &file],
+        2,
+        what,
+    );
 }
 
-fn own(lines: &[&str]) -> Value {
+fn edited_text_decision(lines: &[&str]) -> Value {
     json!({"type": "approve", "args": {"summary_md": lines.join("\n")}})
 }
 
@@ -75,26 +80,29 @@ fn g3_a_decision_of_another_shape_is_told_and_changes_nothing() {
             json!({"type": "edit", "edited_action": {"name": "execute", "args": {}}}),
             "expected `handoff_summary`",
         ),
-        (edit(json!({})), "an edit needs"),
-        (edit(json!({"redraft": {}, "revert_to": 0})), "only one of"),
-        (edit(json!({"revert_to": 0})), "iteration 0 is the one that is shown"),
-        (edit(json!({"revert_to": 5})), "there is no iteration 5"),
-        (edit(json!({"revert_to": "first"})), "there is no iteration \"first\""),
-        (edit(json!({"redraft": "again"})), "`redraft` is"),
+        (edit_decision(json!({})), "an edit needs"),
+        (edit_decision(json!({"redraft": {}, "revert_to": 0})), "only one of"),
+        (edit_decision(json!({"revert_to": 0})), "iteration 0 is the current one"),
+        (edit_decision(json!({"revert_to": 5})), "there is no iteration 5"),
+        (edit_decision(json!({"revert_to": "first"})), "there is no iteration \"first\""),
+        (edit_decision(json!({"redraft": "again"})), "`redraft` is"),
         (
-            edit(json!({"redraft": {"model": "nobody/model"}})),
+            edit_decision(json!({"redraft": {"model": "nobody/model"}})),
             "another draft by `nobody/model` cannot be made",
         ),
-        (edit(json!({"redraft": {"model": "openai/x"}})), "another draft by `openai/x` cannot be made"),
-        (edit(json!({"redraft": {"model": "x"}})), "another draft by `x` cannot be made"),
+        (
+            edit_decision(json!({"redraft": {"model": "openai/x"}})),
+            "another draft by `openai/x` cannot be made",
+        ),
+        (edit_decision(json!({"redraft": {"model": "x"}})), "another draft by `x` cannot be made"),
         // No model is configured here.
-        (edit(json!({"redraft": {}})), "no model is configured"),
-        (edit(json!({"feedback": "Shorter."})), "no model is configured"),
+        (edit_decision(json!({"redraft": {}})), "no model is configured"),
+        (edit_decision(json!({"feedback": "Shorter."})), "no model is configured"),
     ];
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     for (decision, what) in cases {
-        refused_decision(&sandbox, &report, &json!({"decisions": [decision]}).to_string(), what);
+        assert_decision_refused(&sandbox, &report, &json!({"decisions": [decision]}).to_string(), what);
     }
     let approve = json!({"type": "approve"});
     for (decisions, what) in [
@@ -102,9 +110,9 @@ fn g3_a_decision_of_another_shape_is_told_and_changes_nothing() {
         (json!({"decisions": [approve, approve]}), "2 decisions were given for 1 action"),
         (json!([approve]), "read the decision"),
     ] {
-        refused_decision(&sandbox, &report, &decisions.to_string(), what);
+        assert_decision_refused(&sandbox, &report, &decisions.to_string(), what);
     }
-    refused_decision(&sandbox, &report, "no json", "read the decision");
+    assert_decision_refused(&sandbox, &report, "no json", "read the decision");
 }
 
 #[test]
@@ -115,102 +123,117 @@ fn g6_a_text_over_a_limit_is_told_with_its_line_and_changes_nothing() {
     let long_item = format!("- {}", "many words here ".repeat(1_200));
     let body = |items: usize| vec![json!({"kind": "objective", "text": "a"}); items];
     let structure = |title: &str, tldr: &str, items: usize| {
-        edit(json!({"summary_json": {"title": title, "tldr": tldr, "body": body(items)}}))
+        edit_decision(json!({"summary_json": {"title": title, "tldr": tldr, "body": body(items)}}))
     };
     let cases = [
-        (own(&[&long_title, tldr, "### Objective", item]), "line 1: `**ttt"),
-        (own(&["", title, &long_tldr, "### Objective", item]), "line 3: `w w"),
-        (own(&eight), "line 11: `- a thing"),
-        (own(&[title, tldr, "### Objective", &long_item]), "tokens"),
-        (own(&[title, tldr, "### Wishes", item]), "line 3: `### Wishes` is no heading"),
-        (own(&[title, tldr, "### Objective", "```", item]), "line 4: `"),
-        (own(&[title, tldr, "<!-- mine", item]), "line 3: `<!-- mine` begins a comment"),
-        (own(&[title, tldr]), "there is no item"),
-        (own(&["", " "]), "the text is empty"),
+        (edited_text_decision(&[&long_title, tldr, "### Objective", item]), "line 1: `**ttt"),
+        (edited_text_decision(&["", title, &long_tldr, "### Objective", item]), "line 3: `w w"),
+        (edited_text_decision(&eight), "line 11: `- a thing"),
+        (edited_text_decision(&[title, tldr, "### Objective", &long_item]), "tokens"),
+        (edited_text_decision(&[title, tldr, "### Wishes", item]), "line 3: `### Wishes` is not a heading"),
+        (edited_text_decision(&[title, tldr, "### Objective", "```", item]), "line 4: `"),
+        (edited_text_decision(&[title, tldr, "<!-- mine", item]), "line 3: `<!-- mine` starts a comment"),
+        (edited_text_decision(&[title, tldr]), "there is no item"),
+        (edited_text_decision(&["", " "]), "the text is empty"),
         (json!({"type": "approve", "args": {"title": "t".repeat(121)}}), "the title has 121 characters"),
         (json!({"type": "approve", "args": {"title": " "}}), "the title is empty"),
         (structure(&"t".repeat(121), "s", 3), "the title has 121 characters"),
         (structure("t", &"s".repeat(201), 3), "the TL;DR has 201 characters"),
         (structure("t", "s", 8), "there are 8 items, at most 7"),
         (structure("t", "s", 0), "there is no item"),
-        (edit(json!({"summary_json": {"title": "t", "body": body(3)}})), "`summary_json.tldr` is missing"),
+        (
+            edit_decision(json!({"summary_json": {"title": "t", "body": body(3)}})),
+            "`summary_json.tldr` is missing",
+        ),
     ];
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     for (decision, what) in cases {
-        refused_decision(&sandbox, &report, &json!({"decisions": [decision]}).to_string(), what);
+        assert_decision_refused(&sandbox, &report, &json!({"decisions": [decision]}).to_string(), what);
     }
 }
 
 #[test]
 fn g5_no_refinement_goes_beyond_the_cap_and_an_own_text_still_does() {
-    let server = Server::start(Script::new([Reply { always: true, ..summary_draft("One") }])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply { always: true, ..summary_draft("One") }])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
     std::fs::create_dir(sandbox.home()).unwrap();
     std::fs::write(sandbox.home().join("config.toml"), "[handoff]\nmax_refinements = 1\n").unwrap();
-    let report = pending(&sandbox);
-    let refine = |feedback: &str| json!({"decisions": [edit(json!({"feedback": feedback}))]}).to_string();
-    refused_decision(&sandbox, &report, &refine(" \n"), "the feedback is empty");
-    refused_decision(&sandbox, &report, &refine(&"long ".repeat(1_601)), "the feedback has 8");
-    let file = sandbox.file("decision.json", refine("Shorter."));
+    let report = leave_pending_handoff(&sandbox);
+    let refine =
+        |feedback: &str| json!({"decisions": [edit_decision(json!({"feedback": feedback}))]}).to_string();
+    assert_decision_refused(&sandbox, &report, &refine(" \n"), "the feedback is empty");
+    assert_decision_refused(&sandbox, &report, &refine(&"long ".repeat(1_601)), "the feedback has 8");
+    let file = sandbox.write_file("decision.json", refine("Shorter."));
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
     let refined = sandbox.run(&["handoff", "--decide", id, "--decision-file", &file, "--json"]);
     assert_eq!(refined.code, 3, "{refined:?}");
     assert_eq!(refined.json()["allowed_decisions"], json!(["approve", "reject", "preview"]));
-    refused_decision(&sandbox, &report, &refine("Shorter still."), "no refinement is left");
-    assert_eq!(server.calls(), 2);
-    let text = own(&["**Mine**", "Short.", "### Objective", "- a thing to do"]);
-    let file = sandbox.file("decision.json", json!({"decisions": [text]}).to_string());
+    assert_decision_refused(&sandbox, &report, &refine("Shorter still."), "no refinement is left");
+    assert_eq!(server.call_count(), 2);
+    let text = edited_text_decision(&["**Mine**", "Short.", "### Objective", "- a thing to do"]);
+    let file = sandbox.write_file("decision.json", json!({"decisions": [text]}).to_string());
     let accepted = sandbox.json(&["handoff", "--decide", id, "--decision-file", &file, "--json"]);
-    assert_eq!((&accepted["outcome"], server.calls()), (&json!("accepted"), 2));
+    assert_eq!((&accepted["outcome"], server.call_count()), (&json!("accepted"), 2));
 }
 
 #[test]
 fn g20_a_handoff_that_cannot_be_decided_is_told_and_nothing_changes() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
     let fork = sandbox.json(&["threads", "fork", thread, "--json"]);
     let fork = fork["thread_id"].as_str().unwrap();
     assert_eq!(sandbox.run(&["handoff", fork, "--json"]).code, 3);
     let decide = |id: &'static str| ["handoff", "--decide", id, "--apply"];
-    refused(&sandbox, &decide("ffffffff"), 2, "find handoff `ffffffff`");
-    refused(&sandbox, &decide("nonsense"), 2, "find handoff `nonsense`");
-    refused(&sandbox, &decide("0"), 2, "choose among 2 handoffs that begin with `0`");
-    refused(&sandbox, &decide("00000000000000000000000000000000"), 2, "find handoff");
-    refused(&sandbox, &["handoff", "--show", "ffffffff"], 2, "find handoff `ffffffff`");
-    refused(&sandbox, &["handoff", "--show", id, "--draft", "4"], 2, "find draft 4");
-    refused(&sandbox, &["handoff", "--decide", id, fork, "--apply"], 2, "it is of another thread");
-    refused(&sandbox, &["handoff", "--decide", id, "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
-    refused(&sandbox, &["handoff", "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
-    refused(&sandbox, &["handoff", thread, "another", "goal"], 1, "");
+    assert_refused(&sandbox, &decide("ffffffff"), 2, "find handoff `ffffffff`");
+    assert_refused(&sandbox, &decide("nonsense"), 2, "find handoff `nonsense`");
+    assert_refused(&sandbox, &decide("0"), 2, "choose among 2 handoffs that begin with `0`");
+    assert_refused(&sandbox, &decide("00000000000000000000000000000000"), 2, "find handoff");
+    assert_refused(&sandbox, &["handoff", "--show", "ffffffff"], 2, "find handoff `ffffffff`");
+    assert_refused(&sandbox, &["handoff", "--show", id, "--draft", "4"], 2, "find draft 4");
+    assert_refused(&sandbox, &["handoff", "--decide", id, fork, "--apply"], 2, "it belongs to another thread");
+    assert_refused(
+        &sandbox,
+        &["handoff", "--decide", id, "ffffffff", "--apply"],
+        2,
+        "find a thread `ffffffff`",
+    );
+    assert_refused(&sandbox, &["handoff", "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
+    assert_refused(&sandbox, &["handoff", thread, "another", "goal"], 1, "");
     let interrupt = report["interrupt_id"].as_str().unwrap();
-    let ended = refused(&sandbox, &["decide", interrupt, "--approve"], 2, "asks about a handoff");
+    let ended = assert_refused(&sandbox, &["decide", interrupt, "--approve"], 2, "a question about a handoff");
     assert!(ended.stderr.contains("`segue handoff --decide "), "{ended:?}");
-    let ended = refused(&sandbox, &["decide", thread, "--approve"], 2, "asks about a handoff");
+    let ended = assert_refused(&sandbox, &["decide", thread, "--approve"], 2, "a question about a handoff");
     assert!(ended.stderr.contains("`segue handoff --decide "), "{ended:?}");
 
     sandbox.json(&["handoff", "--decide", interrupt, thread, "--apply", "--json"]);
-    refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "already");
-    refused(&sandbox, &["handoff", "--decide", interrupt, "--preview"], 1, "already");
+    assert_refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "already");
+    assert_refused(&sandbox, &["handoff", "--decide", interrupt, "--preview"], 1, "already");
     sandbox.json(&["threads", "rewind", thread, "0", "--json"]);
-    refused(&sandbox, &["handoff", thread], 2, "nothing was said in it");
+    assert_refused(&sandbox, &["handoff", thread], 2, "it has no messages");
 }
 
 #[test]
 fn a_handoff_that_nobody_decided_is_given_up_and_says_so() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
-    sandbox.change("UPDATE handoffs SET updated_at = '2020-01-01T00:00:00Z'");
+    sandbox.execute_sql("UPDATE handoffs SET updated_at = '2020-01-01T00:00:00Z'");
     let ended = sandbox.run(&["handoff", "--decide", id, "--apply"]);
-    ended.assert_told(1, "it was given up: nobody decided");
-    refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "it was given up: nobody decided");
+    ended.assert_error(1, "it expired: nobody decided");
+    assert_refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "it expired: nobody decided");
     let interrupt = report["interrupt_id"].as_str().unwrap();
-    refused(&sandbox, &["handoff", "--decide", interrupt, "--preview"], 1, "it was given up: nobody decided");
-    assert_eq!((sandbox.threads().len(), sandbox.agent_md()), (1, None));
+    assert_refused(
+        &sandbox,
+        &["handoff", "--decide", interrupt, "--preview"],
+        1,
+        "it expired: nobody decided",
+    );
+    assert_eq!((sandbox.threads().len(), sandbox.read_agent_md()), (1, None));
     assert_eq!(sandbox.json(&["handoff", "--list", "--json"]), json!([]));
     let again = sandbox.run(&["handoff", thread, "--json"]).json();
     assert_ne!(again["handoff"]["handoff_id"], report["handoff"]["handoff_id"]);
@@ -218,50 +241,55 @@ fn a_handoff_that_nobody_decided_is_given_up_and_says_so() {
 
 #[test]
 fn m2_a_decision_that_a_crash_kept_from_its_effect_is_carried_out_and_not_taken_again() {
-    let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
     // What a process leaves that ends right after the answer is durable.
     let decisions = json!({"decisions": [{"type": "approve"}]}).to_string();
-    sandbox.change(&format!(
+    sandbox.execute_sql(&format!(
         "UPDATE interrupts SET status = 'resolved', resolved_at = created_at, decisions = '{decisions}'"
     ));
-    refused(
+    assert_refused(
         &sandbox,
         &["handoff", "--decide", id, "--preview"],
         1,
-        "it is being worked on, or that was cut off",
+        "a run is working on it, or was interrupted",
     );
-    sandbox.run(&["handoff", thread]).assert_told(1, "it is accepted already");
+    sandbox.run(&["handoff", thread]).assert_error(1, "it is accepted already");
     assert_eq!(sandbox.threads().len(), 2);
-    assert!(sandbox.agent_md().unwrap().contains(report["summary_md"].as_str().unwrap().trim()));
+    assert!(sandbox.read_agent_md().unwrap().contains(report["summary_md"].as_str().unwrap().trim()));
 }
 
 #[test]
 fn a_question_about_a_tool_call_is_no_handoff() {
-    let call = Reply::call("c1", "write_file", json!({"path": "a.txt", "content": "a"}));
-    let server = Server::start(Script::new([call])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
+    let call = ScriptedReply::call("c1", "write_file", json!({"path": "a.txt", "content": "a"}));
+    let server = ScriptedServer::start(Script::new([call])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
     let ended = sandbox.run(&["run", "-p", "write it", "--json"]);
     assert_eq!(ended.code, 3, "{ended:?}");
     let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     let interrupt = result["interrupts"][0]["interrupt_id"].as_str().unwrap();
-    let ended =
-        refused(&sandbox, &["handoff", "--decide", interrupt, "--apply"], 2, "asks about something else");
+    let ended = assert_refused(
+        &sandbox,
+        &["handoff", "--decide", interrupt, "--apply"],
+        2,
+        "asks about something else",
+    );
     assert!(ended.stderr.contains(&format!("`segue decide {interrupt}`")), "{ended:?}");
 }
 
 #[test]
 fn g9_nothing_is_decided_or_drafted_while_another_process_works_on_the_thread() {
-    let answer = Reply { always: true, ..Reply::text("At last.") }.gated("answer", Place::Start);
-    let server = Server::start(Script::new([answer])).unwrap();
-    let mut sandbox = Sandbox::new();
-    let report = pending(&sandbox);
+    let answer = ScriptedReply { always: true, ..ScriptedReply::text("At last.") }
+        .with_gate("answer", GatePosition::Start);
+    let server = ScriptedServer::start(Script::new([answer])).unwrap();
+    let mut sandbox = TestSandbox::new();
+    let report = leave_pending_handoff(&sandbox);
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
-    sandbox.set("ANTHROPIC_BASE_URL", server.url());
-    sandbox.set("ANTHROPIC_API_KEY", "test-key");
+    sandbox.set_variable("ANTHROPIC_BASE_URL", server.url());
+    sandbox.set_variable("ANTHROPIC_API_KEY", "test-key");
     let mut working = sandbox
         .command(&["run", "-t", thread, "-p", "go on", "--json"])
         .stdout(Stdio::piped())
@@ -276,11 +304,11 @@ fn g9_nothing_is_decided_or_drafted_while_another_process_works_on_the_thread() 
         &["handoff", thread],
         &["run", "-t", thread, "-p", "me too"],
     ] {
-        let before = stored(&sandbox, &without);
-        sandbox.run(args).assert_told(1, "it is being worked on in another terminal");
-        assert_eq!(stored(&sandbox, &without), before, "{args:?}");
+        let before = stored_state(&sandbox, &without);
+        sandbox.run(args).assert_error(1, "another process has an active run in it");
+        assert_eq!(stored_state(&sandbox, &without), before, "{args:?}");
     }
-    server.open("answer");
+    server.open_gate("answer");
     assert!(told.last().unwrap().contains("At last."));
     assert!(working.wait().unwrap().success());
     let accepted = sandbox.json(&["handoff", "--decide", id, "--apply", "--json"]);

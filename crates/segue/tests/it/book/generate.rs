@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::TestSandbox;
 
 #[test]
 fn completions_and_manual_pages_are_generated_without_a_home() {
-    let mut sandbox = Sandbox::new();
-    sandbox.set("SEGUE_HOME", "/dev/null/nowhere");
+    let mut sandbox = TestSandbox::new();
+    sandbox.set_variable("SEGUE_HOME", "/dev/null/nowhere");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ended = sandbox.run(&["completions", shell]);
         assert!(ended.code == 0 && ended.stdout.contains("handoff"), "{shell}: {ended:?}");
@@ -18,7 +18,7 @@ fn completions_and_manual_pages_are_generated_without_a_home() {
     }
     let ended = sandbox.run(&["man"]);
     assert!(ended.code == 0 && ended.stdout.contains(".TH segue 1"), "{ended:?}");
-    let folder = sandbox.work().join("man");
+    let folder = sandbox.work_folder().join("man");
     assert_eq!(sandbox.run(&["man", folder.to_str().unwrap()]).code, 0);
     for page in [
         "segue.1",
@@ -37,7 +37,7 @@ fn completions_and_manual_pages_are_generated_without_a_home() {
 
 #[test]
 fn the_exit_codes_are_in_the_help() {
-    let help = Sandbox::new().run(&["--help"]).stdout;
+    let help = TestSandbox::new().run(&["--help"]).stdout;
     for code in ["0", "1", "2", "3", "124", "130"] {
         assert!(help.contains(&format!("\n  {code} ")), "{code}: {help}");
     }
@@ -45,7 +45,7 @@ fn the_exit_codes_are_in_the_help() {
 
 #[test]
 fn the_help_says_what_a_handoff_is_and_what_can_be_decided() {
-    let help = Sandbox::new().run(&["handoff", "--help"]).stdout;
+    let help = TestSandbox::new().run(&["handoff", "--help"]).stdout;
     let flat = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in
         ["a bridge of context, not a fork", "--decide <ID>", "\"feedback\"", "\"revert_to\"", "--plain"]
@@ -58,7 +58,7 @@ fn the_help_says_what_a_handoff_is_and_what_can_be_decided() {
 /// Asserts that a page of the book is what the command prints.
 #[track_caller]
 fn assert_page(committed: &str, page: &str, command: &[&str]) {
-    let made = Sandbox::new().run(command);
+    let made = TestSandbox::new().run(command);
     assert_eq!(made.code, 0, "{made:?}");
     assert!(
         made.stdout == committed,
@@ -68,7 +68,7 @@ fn assert_page(committed: &str, page: &str, command: &[&str]) {
 }
 
 /// Returns the variables of Segue's own that the program's sources name.
-fn variables() -> BTreeSet<String> {
+fn documented_variables() -> BTreeSet<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut folders: Vec<PathBuf> =
         fs::read_dir(crates).unwrap().map(|room| room.unwrap().path().join("src")).collect();
@@ -100,7 +100,7 @@ fn the_book_has_every_command_and_every_configuration_key_as_the_code_has_them()
     );
     assert_page(commands, "commands.md", &["man", "--markdown"]);
     assert_page(keys, "configuration.md", &["config", "keys", "--markdown"]);
-    for variable in variables() {
+    for variable in documented_variables() {
         assert!(keys.contains(&format!("| `{variable}` |")), "{variable} is read, and is not on the page");
     }
     for told in ["## `segue compact`", "## `segue config keys`", "--decision-file"] {
@@ -115,10 +115,10 @@ fn the_book_has_every_command_and_every_configuration_key_as_the_code_has_them()
 
 #[test]
 fn the_keys_of_the_configuration_are_shown_as_text_and_as_a_schema() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let text = sandbox.run(&["config", "keys"]).stdout;
     assert!(
-        text.contains("[compaction]") && text.contains("trim_tokens (a whole number, 2000 unless set)"),
+        text.contains("[compaction]") && text.contains("trim_tokens (a whole number, default 2000)"),
         "{text}"
     );
     let schema = sandbox.json(&["config", "keys", "--json"]);

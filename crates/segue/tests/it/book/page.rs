@@ -7,31 +7,31 @@ use std::path::PathBuf;
 const FENCES: [&str; 2] = ["```", "~~~"];
 
 /// A page.
-pub struct Page {
+pub struct BookPageText {
     /// The file, in the folder of the pages.
     pub name: String,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<BookBlock>,
     /// Lines with a fence that is none: one in a quotation, or after other text.
-    pub strays: Vec<usize>,
+    pub stray_lines: Vec<usize>,
 }
 
 /// A fenced block.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct BookBlock {
     /// The line of its fence, from 1.
     pub line: usize,
     /// What it is; nothing where the book has no such block.
-    pub kind: Option<Kind>,
+    pub kind: Option<BookBlockKind>,
     pub text: String,
 }
 
 /// What a block is, and so what is done with it.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BookBlockKind {
     /// Commands, which are run.
     Commands,
     /// Commands that are run in a terminal, and what is typed there.
-    Typed(Vec<Key>),
+    Typed(Vec<TypedKey>),
     /// What was printed.
     Printed,
     /// A `config.toml`.
@@ -43,36 +43,38 @@ pub enum Kind {
 
 /// A key or a line that is typed.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct TypedKey {
     /// What has to be on the screen before, one below the other.
-    pub after: Vec<String>,
+    pub awaited_texts: Vec<String>,
     /// The bytes that a terminal sends for it.
     pub bytes: String,
 }
 
-impl Page {
+impl BookPageText {
     /// Reads all pages, in the order of their names. The summary is none: mdBook has it for the list of them.
-    pub fn all() -> Vec<Self> {
-        let files =
-            fs::read_dir(folder()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    pub fn load_all() -> Vec<Self> {
+        let files = fs::read_dir(pages_folder())
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<String> =
             files.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect();
         names.sort();
-        names.iter().map(|name| Self::read(name)).collect()
+        names.iter().map(|name| Self::load(name)).collect()
     }
 
-    pub fn read(name: &str) -> Self {
-        let text = fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    pub fn load(name: &str) -> Self {
+        let text =
+            fs::read_to_string(pages_folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         Self::parse(name, &text)
     }
 
     fn parse(name: &str, text: &str) -> Self {
-        let mut page = Self { name: name.to_owned(), blocks: Vec::new(), strays: Vec::new() };
+        let mut page = Self { name: name.to_owned(), blocks: Vec::new(), stray_lines: Vec::new() };
         let mut lines = text.lines().zip(1..);
         while let Some((line, number)) = lines.next() {
-            let Some(opening) = Fence::of(line) else {
+            let Some(opening) = FenceLine::parse(line) else {
                 if FENCES.iter().any(|fence| line.contains(*fence)) {
-                    page.strays.push(number);
+                    page.stray_lines.push(number);
                 }
                 continue;
             };
@@ -81,32 +83,38 @@ impl Page {
                 let Some((line, _)) = lines.next() else {
                     panic!("{name}:{number}: this fence is not closed")
                 };
-                if Fence::of(line).is_some_and(|fence| fence.closes(&opening)) {
+                if FenceLine::parse(line).is_some_and(|fence| fence.closes(&opening)) {
                     break;
                 }
-                inside.push_str(opening.unindented(line));
+                inside.push_str(opening.strip_indent(line));
                 inside.push('\n');
             }
-            page.blocks.push(Block { line: number, kind: Kind::of(opening.info), text: inside });
+            page.blocks.push(BookBlock {
+                line: number,
+                kind: BookBlockKind::parse(opening.info),
+                text: inside,
+            });
         }
         page
     }
 
     /// Returns the blocks that are run.
-    pub fn commands(&self) -> impl Iterator<Item = &Block> {
-        self.blocks.iter().filter(|block| matches!(block.kind, Some(Kind::Commands | Kind::Typed(_))))
+    pub fn commands(&self) -> impl Iterator<Item = &BookBlock> {
+        self.blocks
+            .iter()
+            .filter(|block| matches!(block.kind, Some(BookBlockKind::Commands | BookBlockKind::Typed(_))))
     }
 
     /// Names a line of the page in a message.
-    pub fn at(&self, line: impl std::fmt::Display) -> String {
+    pub fn location_of(&self, line: impl std::fmt::Display) -> String {
         format!("docs/src/{}:{line}", self.name)
     }
 }
 
-impl Kind {
-    fn of(info: &str) -> Option<Self> {
+impl BookBlockKind {
+    fn parse(info: &str) -> Option<Self> {
         if let Some(keys) = info.strip_prefix("sh,typed=") {
-            return keys.split('+').map(Key::of).collect::<Option<_>>().map(Self::Typed);
+            return keys.split('+').map(TypedKey::parse).collect::<Option<_>>().map(Self::Typed);
         }
         match info {
             "sh" => Some(Self::Commands),
@@ -119,9 +127,9 @@ impl Kind {
     }
 }
 
-impl Key {
+impl TypedKey {
     /// Reads `KEY`, or `TEXT:KEY` for one that waits for a text.
-    fn of(item: &str) -> Option<Self> {
+    fn parse(item: &str) -> Option<Self> {
         let (after, key) = item.split_once(':').unwrap_or(("", item));
         let spaced = |text: &str| text.replace('_', " ");
         let bytes = match key {
@@ -135,19 +143,24 @@ impl Key {
             "ctrl-d" => "\x04".to_owned(),
             text => spaced(text),
         };
-        Some(Self { after: after.split('…').filter(|text| !text.is_empty()).map(spaced).collect(), bytes })
+        Some(Self {
+            awaited_texts: after.split('…').filter(|text| !text.is_empty()).map(spaced).collect(),
+            bytes,
+        })
     }
 
     /// Returns whether what it waits for is on the screen.
     pub fn is_awaited(&self, screen: &str) -> bool {
-        let below =
-            self.after.iter().try_fold(screen, |above, text| Some(above.split_once(text.as_str())?.1));
+        let below = self
+            .awaited_texts
+            .iter()
+            .try_fold(screen, |above, text| Some(above.split_once(text.as_str())?.1));
         below.is_some()
     }
 }
 
 /// A line that begins or ends a block.
-struct Fence<'a> {
+struct FenceLine<'a> {
     /// The spaces before it, which the lines of the block have too.
     indent: usize,
     mark: char,
@@ -156,8 +169,8 @@ struct Fence<'a> {
     info: &'a str,
 }
 
-impl<'a> Fence<'a> {
-    fn of(line: &'a str) -> Option<Self> {
+impl<'a> FenceLine<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
         let inner = line.trim_start();
         let mark = inner.chars().next().filter(|_| FENCES.iter().any(|fence| inner.starts_with(*fence)))?;
         let length = inner.chars().take_while(|&one| one == mark).count();
@@ -171,43 +184,43 @@ impl<'a> Fence<'a> {
             && self.info.chars().all(|one| one == self.mark)
     }
 
-    fn unindented<'b>(&self, line: &'b str) -> &'b str {
+    fn strip_indent<'b>(&self, line: &'b str) -> &'b str {
         let spaces = line.len() - line.trim_start_matches(' ').len();
         &line[spaces.min(self.indent)..]
     }
 }
 
 /// Reads the list of the pages.
-pub fn summary() -> String {
-    fs::read_to_string(folder().join("SUMMARY.md")).unwrap()
+pub fn read_summary() -> String {
+    fs::read_to_string(pages_folder().join("SUMMARY.md")).unwrap()
 }
 
-fn folder() -> PathBuf {
-    repository().join("docs/src")
+fn pages_folder() -> PathBuf {
+    repository_root().join("docs/src")
 }
 
 /// The folder of the checkout.
-pub fn repository() -> PathBuf {
+pub fn repository_root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-fn check<const COUNT: usize>(text: &str, expected: [(usize, Option<Kind>, &str); COUNT]) {
-    let expected = expected.map(|(line, kind, text)| Block { line, kind, text: text.to_owned() });
-    assert_eq!(Page::parse("a.md", text).blocks, expected, "{text}");
+fn check<const COUNT: usize>(text: &str, expected: [(usize, Option<BookBlockKind>, &str); COUNT]) {
+    let expected = expected.map(|(line, kind, text)| BookBlock { line, kind, text: text.to_owned() });
+    assert_eq!(BookPageText::parse("a.md", text).blocks, expected, "{text}");
 }
 
-fn key(after: &[&str], bytes: &str) -> Key {
-    Key { after: after.iter().map(|&text| text.to_owned()).collect(), bytes: bytes.to_owned() }
+fn key(after: &[&str], bytes: &str) -> TypedKey {
+    TypedKey { awaited_texts: after.iter().map(|&text| text.to_owned()).collect(), bytes: bytes.to_owned() }
 }
 
 #[test]
 fn blocks_are_found_with_what_they_are() {
     check("no block\n", []);
-    check("a\n\n```sh\nsegue\n```\nb\n", [(3, Some(Kind::Commands), "segue\n")]);
-    check("- a\n\n  ```text\n  one\n    two\n  ```\n", [(3, Some(Kind::Printed), "one\n  two\n")]);
+    check("a\n\n```sh\nsegue\n```\nb\n", [(3, Some(BookBlockKind::Commands), "segue\n")]);
+    check("- a\n\n  ```text\n  one\n    two\n  ```\n", [(3, Some(BookBlockKind::Printed), "one\n  two\n")]);
     let nested = "````toml\n```sh\n````\n```json\n```\n";
-    check(nested, [(1, Some(Kind::Config), "```sh\n"), (4, Some(Kind::Json), "")]);
-    check("```rust,ignore\n```\n", [(1, Some(Kind::Foreign), "")]);
+    check(nested, [(1, Some(BookBlockKind::Config), "```sh\n"), (4, Some(BookBlockKind::Json), "")]);
+    check("```rust,ignore\n```\n", [(1, Some(BookBlockKind::Foreign), "")]);
 }
 
 #[test]
@@ -216,12 +229,12 @@ fn a_block_of_no_known_language_is_none_the_book_has() {
     {
         check(&format!("{fence}\nsegue\n{}\n", &fence[..3]), [(1, None, "segue\n")]);
     }
-    assert_eq!(Page::parse("a.md", "a\n> ```sh\n> segue\n> ```\n").strays, [2, 4]);
+    assert_eq!(BookPageText::parse("a.md", "a\n> ```sh\n> segue\n> ```\n").stray_lines, [2, 4]);
 }
 
 #[test]
 fn keys_wait_for_what_is_before_the_colon() {
-    let typed = |keys: Vec<Key>| Some(Kind::Typed(keys));
+    let typed = |keys: Vec<TypedKey>| Some(BookBlockKind::Typed(keys));
     check("```sh,typed=a+enter\n```\n", [(1, typed(vec![key(&[], "a"), key(&[], "\r")]), "")]);
     let keys = vec![key(&["segue>"], "Go on."), key(&["on.", "Done.", "segue>"], "\x04")];
     check("```sh,typed=segue>:Go_on.+on.…Done.…segue>:ctrl-d\n```\n", [(1, typed(keys), "")]);

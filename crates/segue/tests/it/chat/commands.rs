@@ -1,27 +1,27 @@
 //! The commands of the chat that look at or change where the conversation stands.
 
 use serde_json::json;
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::Sandbox;
-use crate::terminal::Terminal;
+use crate::sandbox::TestSandbox;
+use crate::terminal::PtyTerminal;
 
 const PROMPT: &str = "segue> ";
 
-fn talked() -> (Server, Sandbox) {
-    let server = Server::start(Script::new([
-        Reply::call("c1", "read_file", json!({"path": "note.txt"})),
-        Reply::text("It says hi.\n").tokens(1_000, 50),
-        Reply { always: true, ..Reply::text("Going on.\n") },
+fn sandbox_with_conversation() -> (ScriptedServer, TestSandbox) {
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::call("c1", "read_file", json!({"path": "note.txt"})),
+        ScriptedReply::text("It says hi.\n").with_tokens(1_000, 50),
+        ScriptedReply { always: true, ..ScriptedReply::text("Going on.\n") },
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    sandbox.file("note.txt", "hi there\n");
+    let sandbox = TestSandbox::new().with_model(&server);
+    sandbox.write_file("note.txt", "hi there\n");
     assert_eq!(sandbox.run(&["run", "-p", "what does it say?"]).code, 0);
     (server, sandbox)
 }
 
-fn lines(sandbox: &Sandbox, lines: &str) -> crate::sandbox::Ended {
+fn run_chat_lines(sandbox: &TestSandbox, lines: &str) -> crate::sandbox::ProgramOutput {
     let ended = sandbox.run_with(&["chat", "-c"], lines);
     assert_eq!(ended.code, 0, "{ended:?}");
     ended
@@ -29,8 +29,8 @@ fn lines(sandbox: &Sandbox, lines: &str) -> crate::sandbox::Ended {
 
 #[test]
 fn what_fills_the_window_what_was_spent_and_the_last_call_can_be_looked_at() {
-    let (_server, sandbox) = talked();
-    let shown = lines(&sandbox, "/context\n/cost\n/show\n/tools\n/memory\n").stdout;
+    let (_server, sandbox) = sandbox_with_conversation();
+    let shown = run_chat_lines(&sandbox, "/context\n/cost\n/show\n/tools\n/memory\n").stdout;
     for part in [
         "about ",
         " of 200.0k tokens",
@@ -45,28 +45,28 @@ fn what_fills_the_window_what_was_spent_and_the_last_call_can_be_looked_at() {
     ] {
         assert!(shown.contains(part), "{part}:\n{shown}");
     }
-    assert!(lines(&sandbox, "/show 7\n").stdout.contains("There is no such tool call."));
+    assert!(run_chat_lines(&sandbox, "/show 7\n").stdout.contains("There is no such tool call."));
 }
 
 #[test]
 fn a_rewind_goes_back_before_a_message_and_puts_it_into_the_line() {
-    let (server, sandbox) = talked();
-    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    let (server, sandbox) = sandbox_with_conversation();
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("a second question\r");
+    terminal.press_keys("a second question\r");
     terminal.wait_until("the answer", |screen| {
         screen.contains("Going on.") && screen.trim_end().ends_with("segue>")
     });
-    terminal.keys("/rewind\r");
+    terminal.press_keys("/rewind\r");
     let screen = terminal.wait_for("Esc leaves");
     assert!(screen.contains("what does it say?"), "{screen}");
-    terminal.keys("second\r");
+    terminal.press_keys("second\r");
     terminal.wait_until("the line", |screen| screen.trim_end().ends_with("segue> a second question"));
-    terminal.keys(", better put\r");
+    terminal.press_keys(", better put\r");
     terminal.wait_until("the second answer", |screen| {
         screen.matches("Going on.").count() == 2 && screen.trim_end().ends_with("segue>")
     });
-    terminal.keys("\x04");
+    terminal.press_keys("\x04");
     terminal.end();
     let sent = server.requests().last().unwrap().body["messages"].to_string();
     assert!(sent.contains("a second question, better put"), "{sent}");
@@ -75,8 +75,8 @@ fn a_rewind_goes_back_before_a_message_and_puts_it_into_the_line() {
 
 #[test]
 fn a_fork_goes_on_in_the_copy() {
-    let (_server, sandbox) = talked();
-    let shown = lines(&sandbox, "/fork\nand now?\n").stdout;
+    let (_server, sandbox) = sandbox_with_conversation();
+    let shown = run_chat_lines(&sandbox, "/fork\nand now?\n").stdout;
     assert!(shown.contains("You are in the copy"), "{shown}");
     let threads = sandbox.threads();
     assert_eq!(threads.len(), 2);
@@ -87,33 +87,33 @@ fn a_fork_goes_on_in_the_copy() {
 
 #[test]
 fn an_export_writes_a_file_and_none_that_is_there() {
-    let (_server, sandbox) = talked();
-    let shown = lines(&sandbox, "/export out.md\n/export out.md\n/export out.json\n");
-    let json = std::fs::read_to_string(sandbox.work().join("out.json")).unwrap();
+    let (_server, sandbox) = sandbox_with_conversation();
+    let shown = run_chat_lines(&sandbox, "/export out.md\n/export out.md\n/export out.json\n");
+    let json = std::fs::read_to_string(sandbox.work_folder().join("out.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(json["history"].is_array(), "{json}");
-    let text = std::fs::read_to_string(sandbox.work().join("out.md")).unwrap();
+    let text = std::fs::read_to_string(sandbox.work_folder().join("out.md")).unwrap();
     assert!(text.contains("It says hi."), "{text}");
-    assert!(shown.stderr.contains("it is there already"), "{shown:?}");
+    assert!(shown.stderr.contains("the file exists"), "{shown:?}");
 }
 
 #[test]
 fn the_thread_to_go_on_in_can_be_chosen() {
-    let (_server, sandbox) = talked();
-    let terminal = Terminal::start(&sandbox, 60, &["chat", "-r"]);
+    let (_server, sandbox) = sandbox_with_conversation();
+    let terminal = PtyTerminal::start(&sandbox, 60, &["chat", "-r"]);
     let screen = terminal.wait_for("Esc leaves");
-    assert!(screen.contains("Go on in") && screen.contains("what does it say?"), "{screen}");
-    terminal.keys("\r");
+    assert!(screen.contains("Continue") && screen.contains("what does it say?"), "{screen}");
+    terminal.press_keys("\r");
     terminal.wait_for("It says hi.");
     terminal.wait_for(PROMPT);
-    terminal.keys("/quit\r");
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
-    sandbox.run(&["chat", "-r"]).assert_told(2, "nobody can be asked");
+    sandbox.run(&["chat", "-r"]).assert_error(2, "there is no terminal to ask on");
 }
 
 #[test]
 fn a_thread_is_taken_back_and_a_run_is_stopped_from_outside() {
-    let (_server, sandbox) = talked();
+    let (_server, sandbox) = sandbox_with_conversation();
     let history = sandbox.json(&["history", "last", "--json"]);
     let first = history["entries"][0]["seq"].as_u64().unwrap().to_string();
     let done = sandbox.json(&["threads", "rewind", "last", &first, "--json"]);
@@ -126,42 +126,44 @@ fn a_thread_is_taken_back_and_a_run_is_stopped_from_outside() {
 
 #[test]
 fn control_o_opens_the_last_call_and_the_line_stays() {
-    let (_server, sandbox) = talked();
-    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    let (_server, sandbox) = sandbox_with_conversation();
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("half a li");
+    terminal.press_keys("half a li");
     terminal.wait_for("half a li");
-    terminal.keys("\x0f");
+    terminal.press_keys("\x0f");
     terminal.wait_for("\"path\": \"note.txt\"");
     terminal.wait_until("the line", |screen| screen.trim_end().ends_with("segue> half a li"));
-    terminal.keys("\x03");
+    terminal.press_keys("\x03");
     terminal.wait_until("an empty prompt", |screen| screen.trim_end().ends_with("segue>"));
-    terminal.keys("\x04");
+    terminal.press_keys("\x04");
     assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
 fn the_status_says_model_window_and_spending_and_fits_a_narrow_screen() {
-    let server = Server::start(Script::new([Reply::text("Hello.\n").tokens(12_345, 67)])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 60, &["chat"]);
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply::text("Hello.\n").with_tokens(12_345, 67)]))
+            .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = PtyTerminal::start(&sandbox, 60, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("hi\r");
+    terminal.press_keys("hi\r");
     let screen = terminal.wait_for(" · $0.0");
     let line = screen.lines().find(|line| line.contains("ctx ")).unwrap();
     for part in ["claude-sonnet-4-5", "ctx ", "$0.0"] {
         assert!(line.contains(part), "{part}:\n{screen}");
     }
     assert!(line.chars().count() < 60, "{line}");
-    terminal.keys("\x04");
+    terminal.press_keys("\x04");
     terminal.end();
 }
 
 #[test]
 fn a_model_that_cannot_be_used_leaves_the_one_there_is() {
-    let (_server, sandbox) = talked();
-    let shown = lines(&sandbox, "/model\n/model foo/bar\n/model\n");
-    assert!(shown.stderr.contains("foo") && shown.stderr.contains("the model stays as it was"), "{shown:?}");
+    let (_server, sandbox) = sandbox_with_conversation();
+    let shown = run_chat_lines(&sandbox, "/model\n/model foo/bar\n/model\n");
+    assert!(shown.stderr.contains("foo") && shown.stderr.contains("the model was not changed"), "{shown:?}");
     let models: Vec<&str> = shown.stdout.lines().filter(|line| line.starts_with("Model: ")).collect();
     assert!(models.len() == 3 && models[0] == models[2], "{shown:?}");
 }

@@ -4,32 +4,33 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
-use test_model::{Place, Reply, Script, Server};
+use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::Sandbox;
-use crate::terminal::Terminal;
+use crate::sandbox::TestSandbox;
+use crate::terminal::PtyTerminal;
 
 const PROMPT: &str = "segue> ";
 
-fn echo() -> Server {
-    Server::start(Script::new([Reply { always: true, ..Reply::text("Heard.\n") }])).unwrap()
+fn echo_server() -> ScriptedServer {
+    ScriptedServer::start(Script::new([ScriptedReply { always: true, ..ScriptedReply::text("Heard.\n") }]))
+        .unwrap()
 }
 
-fn started(sandbox: &Sandbox, columns: u16) -> Terminal {
-    let terminal = Terminal::start(sandbox, columns, &["chat"]);
+fn start_chat(sandbox: &TestSandbox, columns: u16) -> PtyTerminal {
+    let terminal = PtyTerminal::start(sandbox, columns, &["chat"]);
     terminal.wait_for(PROMPT);
     terminal
 }
 
 /// Waits for the answer and the prompt below it.
-fn answered(terminal: &Terminal, times: usize) -> String {
+fn wait_for_answers(terminal: &PtyTerminal, times: usize) -> String {
     terminal.wait_until("the answer and the prompt", |screen| {
         screen.matches("Heard.").count() == times && screen.trim_end().ends_with("segue>")
     })
 }
 
 /// The texts of the newest message of the request.
-fn said(server: &Server, request: usize) -> Vec<String> {
+fn message_texts(server: &ScriptedServer, request: usize) -> Vec<String> {
     let body = &server.requests()[request].body;
     let last = body["messages"].as_array().unwrap().last().unwrap();
     let blocks = last["content"].as_array().unwrap().clone();
@@ -38,194 +39,197 @@ fn said(server: &Server, request: usize) -> Vec<String> {
 
 #[test]
 fn a_message_has_as_many_lines_as_it_needs() {
-    let server = echo();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = started(&sandbox, 60);
-    terminal.keys("one\x1b\rtwo\nthree\\\r");
+    let server = echo_server();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = start_chat(&sandbox, 60);
+    terminal.press_keys("one\x1b\rtwo\nthree\\\r");
     terminal.wait_for("three\\");
-    terminal.keys("four\r");
-    answered(&terminal, 1);
-    assert_eq!(said(&server, 0), ["one\ntwo\nthree\nfour"]);
-    terminal.keys("\x04");
+    terminal.press_keys("four\r");
+    wait_for_answers(&terminal, 1);
+    assert_eq!(message_texts(&server, 0), ["one\ntwo\nthree\nfour"]);
+    terminal.press_keys("\x04");
     assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
 fn a_long_paste_stands_in_the_line_as_a_few_words_and_can_be_undone() {
-    let server = echo();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = started(&sandbox, 80);
+    let server = echo_server();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = start_chat(&sandbox, 80);
     let long: String = (1..=120).map(|line| format!("line {line}\r")).collect();
-    terminal.keys(&format!("look: \x1b[200~{long}\x1b[201~"));
+    terminal.press_keys(&format!("look: \x1b[200~{long}\x1b[201~"));
     terminal.wait_for("look: [pasted 120 lines]");
-    terminal.keys("\x1a");
+    terminal.press_keys("\x1a");
     terminal.wait_until("the paste gone", |screen| !screen.contains("pasted"));
-    terminal.keys(&format!("\x1b[200~{long}\x1b[201~"));
+    terminal.press_keys(&format!("\x1b[200~{long}\x1b[201~"));
     terminal.wait_for("[pasted 120 lines #2]");
-    terminal.keys("\r");
-    answered(&terminal, 1);
-    let text = said(&server, 0).concat();
+    terminal.press_keys("\r");
+    wait_for_answers(&terminal, 1);
+    let text = message_texts(&server, 0).concat();
     assert!(text.starts_with("look: line 1\nline 2\n") && text.contains("line 120"), "{text}");
     // The history has it in full, for its owner alone.
     let history = sandbox.home().join("chat_history.txt");
     assert!(std::fs::read_to_string(&history).unwrap().contains("line 120"));
     assert_eq!(std::fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
-    terminal.keys("\x04");
+    terminal.press_keys("\x04");
     terminal.end();
 }
 
 #[test]
 fn a_file_and_an_image_go_along() {
-    let server = echo();
-    let sandbox = Sandbox::new().with_model(&server);
-    sandbox.file("note.txt", "the kettle leaks\n");
+    let server = echo_server();
+    let sandbox = TestSandbox::new().with_model(&server);
+    sandbox.write_file("note.txt", "the kettle leaks\n");
     let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
     png.resize(2_000, 0);
-    let image = sandbox.file("tea pot.png", &png);
-    let terminal = started(&sandbox, 100);
-    terminal.keys("see @note.txt and ");
-    terminal.keys(&format!("\x1b[200~'{image}'\x1b[201~"));
+    let image = sandbox.write_file("tea pot.png", &png);
+    let terminal = start_chat(&sandbox, 100);
+    terminal.press_keys("see @note.txt and ");
+    terminal.press_keys(&format!("\x1b[200~'{image}'\x1b[201~"));
     terminal.wait_for("[image tea pot.png 2 kB]");
-    terminal.keys("\r");
-    let screen = answered(&terminal, 1);
-    assert!(screen.contains("@note.txt goes along, 17 B"), "{screen}");
-    let said = said(&server, 0);
+    terminal.press_keys("\r");
+    let screen = wait_for_answers(&terminal, 1);
+    assert!(screen.contains("@note.txt is attached, 17 B"), "{screen}");
+    let said = message_texts(&server, 0);
     assert_eq!(said[0], "see @note.txt and [image tea pot.png 2 kB]");
     assert!(said[1].contains("the kettle leaks") && said[1].starts_with("<attached_file "), "{said:?}");
     let body = server.requests()[0].body.to_string();
     assert!(body.contains("image/png"), "{body}");
-    terminal.keys("/history\r");
+    terminal.press_keys("/history\r");
     let screen = terminal.wait_for("[image/png 2 kB]");
     assert!(!screen.contains("the kettle leaks"), "what went along is named, not repeated:\n{screen}");
-    terminal.keys("\x04");
+    terminal.press_keys("\x04");
     terminal.end();
 }
 
 #[test]
 fn commands_and_files_are_completed() {
-    let server = echo();
-    let sandbox = Sandbox::new().with_model(&server);
-    sandbox.file("kettle.txt", "k");
-    let terminal = started(&sandbox, 80);
-    terminal.keys("/ha\t");
+    let server = echo_server();
+    let sandbox = TestSandbox::new().with_model(&server);
+    sandbox.write_file("kettle.txt", "k");
+    let terminal = start_chat(&sandbox, 80);
+    terminal.press_keys("/ha\t");
     terminal.wait_for("/handoff ");
-    terminal.keys("\x15@ket\t");
+    terminal.press_keys("\x15@ket\t");
     terminal.wait_for("@kettle.txt");
-    terminal.keys("\x15/c\t");
+    terminal.press_keys("\x15/c\t");
     // Those that begin so, each with what it does.
     let screen = terminal.wait_for("/cost");
     assert!(screen.contains("/context") && screen.contains("show what this thread has cost"), "{screen}");
-    terminal.keys("\x1b");
+    terminal.press_keys("\x1b");
     terminal.wait_until("the menu gone", |screen| !screen.contains("/cost"));
-    emptied(&terminal);
-    terminal.keys("\x04");
+    clear_line(&terminal);
+    terminal.press_keys("\x04");
     assert_eq!(terminal.end().0, 0);
 }
 
 /// Gives up the line.
-fn emptied(terminal: &Terminal) {
-    terminal.keys("\x03");
+fn clear_line(terminal: &PtyTerminal) {
+    terminal.press_keys("\x03");
     terminal.wait_until("an empty prompt", |screen| screen.trim_end().ends_with("segue>"));
 }
 
 #[test]
 fn what_is_typed_while_an_answer_runs_is_sent_afterwards_and_the_rest_is_kept() {
-    let server = Server::start(Script::new([
-        Reply::text("Heard.\n").gated("first", Place::End),
-        Reply { always: true, ..Reply::text("Heard.\n") },
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("Heard.\n").with_gate("first", GatePosition::End),
+        ScriptedReply { always: true, ..ScriptedReply::text("Heard.\n") },
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = started(&sandbox, 80);
-    terminal.keys("one\r");
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = start_chat(&sandbox, 80);
+    terminal.press_keys("one\r");
     terminal.wait_for("Heard.");
-    terminal.keys("two\rthr");
+    terminal.press_keys("two\rthr");
     let screen = terminal
         .wait_until("what was typed", |screen| screen.contains("next: two") && screen.contains("> thr"));
     assert!(screen.contains("Esc or Ctrl-C stops"), "{screen}");
-    server.open("first");
+    server.open_gate("first");
     terminal.wait_until("the next prompt", |screen| {
         screen.matches("Heard.").count() == 2 && screen.trim_end().ends_with("segue> thr")
     });
-    terminal.keys("ee\r");
-    answered(&terminal, 3);
-    assert_eq!((said(&server, 1), said(&server, 2)), (vec!["two".to_owned()], vec!["three".to_owned()]));
-    terminal.keys("\x04");
+    terminal.press_keys("ee\r");
+    wait_for_answers(&terminal, 3);
+    assert_eq!(
+        (message_texts(&server, 1), message_texts(&server, 2)),
+        (vec!["two".to_owned()], vec!["three".to_owned()])
+    );
+    terminal.press_keys("\x04");
     terminal.end();
 }
 
 #[test]
 fn a_stopped_answer_gives_back_what_was_typed_for_it() {
-    let server = Server::start(Script::new([
-        Reply::text("Heard.\n").gated("never", Place::End),
-        Reply { always: true, ..Reply::text("Heard.\n") },
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text("Heard.\n").with_gate("never", GatePosition::End),
+        ScriptedReply { always: true, ..ScriptedReply::text("Heard.\n") },
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = started(&sandbox, 80);
-    terminal.keys("one\r");
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = start_chat(&sandbox, 80);
+    terminal.press_keys("one\r");
     terminal.wait_for("Heard.");
-    terminal.keys("wait\r");
+    terminal.press_keys("wait\r");
     terminal.wait_for("next: wait");
-    terminal.keys("\x1b");
-    terminal.wait_for("Stopped. What had arrived is kept.");
+    terminal.press_keys("\x1b");
+    terminal.wait_for("Stopped. Everything that had arrived is kept.");
     terminal.wait_until("the line", |screen| screen.trim_end().ends_with("segue> wait"));
-    assert_eq!(server.calls(), 1);
-    emptied(&terminal);
-    terminal.keys("\x04");
+    assert_eq!(server.call_count(), 1);
+    clear_line(&terminal);
+    terminal.press_keys("\x04");
     assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
 fn control_c_twice_at_an_empty_prompt_leaves() {
-    let sandbox = Sandbox::new();
-    let terminal = started(&sandbox, 80);
-    terminal.keys("some words");
+    let sandbox = TestSandbox::new();
+    let terminal = start_chat(&sandbox, 80);
+    terminal.press_keys("some words");
     terminal.wait_for("some words");
-    emptied(&terminal);
-    terminal.keys("\x03");
-    terminal.wait_for("Ctrl-C once more");
+    clear_line(&terminal);
+    terminal.press_keys("\x03");
+    terminal.wait_for("Press Ctrl-C again");
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
-    terminal.keys("\x03");
+    terminal.press_keys("\x03");
     assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
 fn a_dumb_terminal_gets_plain_lines_and_no_tricks() {
-    let server = Server::start(Script::new([
-        Reply::call("c1", "ls", serde_json::json!({"path": "."})),
-        Reply::text("# Title\nHeard.\n"),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::call("c1", "ls", serde_json::json!({"path": "."})),
+        ScriptedReply::text("# Title\nHeard.\n"),
     ]))
     .unwrap();
-    let mut sandbox = Sandbox::new().with_model(&server);
-    sandbox.set("TERM", "dumb");
-    let terminal = started(&sandbox, 60);
-    terminal.keys("one\\\n");
+    let mut sandbox = TestSandbox::new().with_model(&server);
+    sandbox.set_variable("TERM", "dumb");
+    let terminal = start_chat(&sandbox, 60);
+    terminal.press_keys("one\\\n");
     terminal.wait_for("… ");
-    terminal.keys("two\n");
+    terminal.press_keys("two\n");
     terminal.wait_until("the answer", |screen| {
         screen.contains("Heard.") && screen.trim_end().ends_with("segue>")
     });
-    assert_eq!(said(&server, 0), ["one\ntwo"]);
-    terminal.keys("\x04");
+    assert_eq!(message_texts(&server, 0), ["one\ntwo"]);
+    terminal.press_keys("\x04");
     let shown = terminal.end_formatted();
     for part in ["⏺ ls .", "✓ ls .", "Title"] {
         assert!(shown.contains(part), "{part}: {shown:?}");
     }
-    assert!(!terminal_escapes(&shown), "{shown:?}");
+    assert!(!has_terminal_escapes(&shown), "{shown:?}");
 }
 
 /// The screen is given back with the sequences that would draw it; what the program sent shows in attributes.
-fn terminal_escapes(shown: &str) -> bool {
+fn has_terminal_escapes(shown: &str) -> bool {
     ["\u{1b}[1m", "\u{1b}[2m", "\u{1b}[7m"].iter().any(|sequence| shown.contains(sequence))
 }
 
 #[test]
 fn segue_without_a_command_is_the_chat_and_options_before_a_command_are_refused() {
-    let sandbox = Sandbox::new();
-    let terminal = Terminal::start(&sandbox, 80, &[]);
+    let sandbox = TestSandbox::new();
+    let terminal = PtyTerminal::start(&sandbox, 80, &[]);
     terminal.wait_for(PROMPT);
-    terminal.keys("/quit\r");
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let ended = sandbox.run(&["-c", "threads", "list"]);
     assert_eq!(ended.code, 2, "{ended:?}");

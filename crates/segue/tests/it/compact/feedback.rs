@@ -1,25 +1,25 @@
 //! Feedback on runs, and their traces, from the command line.
 
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::{condensing, entries, long_thread};
-use crate::sandbox::Sandbox;
+use super::{compacting_server, history_entries, long_thread};
+use crate::sandbox::TestSandbox;
 
 /// The runs that can be rated, in order: their id and feedback.
-fn rated(sandbox: &Sandbox) -> Vec<(String, Value)> {
-    let answers = entries(sandbox).into_iter().filter(|entry| entry.get("feedback").is_some());
+fn rateable_runs(sandbox: &TestSandbox) -> Vec<(String, Value)> {
+    let answers = history_entries(sandbox).into_iter().filter(|entry| entry.get("feedback").is_some());
     answers.map(|entry| (entry["run_id"].as_str().unwrap().to_owned(), entry["feedback"].clone())).collect()
 }
 
 #[test]
 fn d2_d6_a_thumb_lands_on_the_run_shown_whatever_is_condensed() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     for prompt in ["one", "two", "three"] {
         assert_eq!(sandbox.run(&["run", "-c", "-p", prompt]).code, 0);
     }
-    let runs = rated(&sandbox);
+    let runs = rateable_runs(&sandbox);
     assert_eq!(runs.len(), 3, "imported answers are of no run: {runs:?}");
     assert!(runs.iter().all(|(_, feedback)| feedback.is_null()), "{runs:?}");
     let told = sandbox.run(&["feedback", &runs[1].0[..18], "down", "--comment", "too\nlong"]);
@@ -28,7 +28,8 @@ fn d2_d6_a_thumb_lands_on_the_run_shown_whatever_is_condensed() {
     assert_eq!((&given["run_id"], &given["feedback"]["rating"]), (&json!(runs[2].0), &json!(1)));
     // Condensing is a run of its own, and has no answer to rate.
     assert_eq!(sandbox.run(&["compact", "last", "--keep", "2"]).code, 0);
-    let ratings: Vec<Value> = rated(&sandbox).into_iter().map(|(_, given)| given["rating"].clone()).collect();
+    let ratings: Vec<Value> =
+        rateable_runs(&sandbox).into_iter().map(|(_, given)| given["rating"].clone()).collect();
     assert_eq!(ratings, [Value::Null, json!(-1), json!(1)]);
     let shown = sandbox.run(&["history", "last"]).stdout;
     for (run, thumb) in [(&runs[0], ""), (&runs[1], " · 👎 “too long”"), (&runs[2], " · 👍")] {
@@ -39,15 +40,15 @@ fn d2_d6_a_thumb_lands_on_the_run_shown_whatever_is_condensed() {
     assert_eq!(again["feedback"]["created_at"], given["feedback"]["created_at"]);
     assert_eq!(sandbox.json(&["feedback", "last", "none", "--json"])["feedback"], Value::Null);
     assert_eq!(sandbox.run(&["feedback", "last", "none"]).code, 0, "a second time too");
-    assert!(rated(&sandbox)[2].1.is_null());
+    assert!(rateable_runs(&sandbox)[2].1.is_null());
 }
 
 #[test]
 fn d1_a_comment_needs_a_thumb_and_has_a_limit() {
-    let server = condensing();
-    let sandbox = Sandbox::new().with_model(&server);
+    let server = compacting_server();
+    let sandbox = TestSandbox::new().with_model(&server);
     assert_eq!(sandbox.run(&["run", "-p", "one"]).code, 0);
-    sandbox.run(&["feedback", "last", "none", "--comment", "why"]).assert_told(2, "a comment needs a thumb");
+    sandbox.run(&["feedback", "last", "none", "--comment", "why"]).assert_error(2, "a comment needs a rating");
     let long = "x".repeat(2_001);
     let told = sandbox.run(&["feedback", "last", "up", "--comment", &long]);
     assert!(told.code == 2 && told.stderr.contains("2000"), "{told:?}");
@@ -55,13 +56,13 @@ fn d1_a_comment_needs_a_thumb_and_has_a_limit() {
 
 #[test]
 fn f7_a_trace_holds_every_event_of_a_run_one_a_line() {
-    let server = Server::start(Script::new([
-        Reply::call("c1", "read_file", json!({"path": "note.txt"})),
-        Reply::text("It says hi.\n").tokens(12_000, 50),
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::call("c1", "read_file", json!({"path": "note.txt"})),
+        ScriptedReply::text("It says hi.\n").with_tokens(12_000, 50),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    sandbox.file("note.txt", "hi there\n");
+    let sandbox = TestSandbox::new().with_model(&server);
+    sandbox.write_file("note.txt", "hi there\n");
     assert_eq!(sandbox.run(&["run", "-p", "what does\nit say?"]).code, 0);
     let told = sandbox.run(&["trace", "last", "--events"]);
     assert_eq!(told.code, 0, "{told:?}");

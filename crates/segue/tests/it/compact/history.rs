@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::{GOAL, condensing, long_thread};
-use crate::sandbox::Sandbox;
-use crate::terminal::Terminal;
+use super::{GOAL, compacting_server, long_thread};
+use crate::sandbox::TestSandbox;
+use crate::terminal::PtyTerminal;
 
-fn condensed() -> Sandbox {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+fn compacted_sandbox() -> TestSandbox {
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     assert_eq!(sandbox.run(&["compact", "last", "--keep", "16"]).code, 0);
     assert_eq!(sandbox.run(&["compact", "last", "--keep", "4"]).code, 0);
     sandbox
@@ -16,25 +16,25 @@ fn condensed() -> Sandbox {
 
 #[test]
 fn c6_two_compactions_are_two_cards_in_order() {
-    let sandbox = condensed();
+    let sandbox = compacted_sandbox();
     let told = sandbox.run(&["history", "last", "--limit", "500"]).stdout;
-    let first = told.find("── 8 messages condensed · #1–#8 · ").unwrap();
-    let second = told.find("── 12 messages condensed · #9–#20 · ").unwrap();
+    let first = told.find("── 8 messages compacted · #1–#8 · ").unwrap();
+    let second = told.find("── 12 messages compacted · #9–#20 · ").unwrap();
     assert!(told.starts_with("you #1 ") && first < second, "{told}");
-    assert_eq!(told.matches(" messages condensed · ").count(), 2);
+    assert_eq!(told.matches(" messages compacted · ").count(), 2);
     assert!(!told.contains(GOAL), "they are closed: {told}");
 }
 
 #[test]
 fn m10_a_marker_opens_to_its_summary_and_its_originals_across_pages() {
-    let sandbox = condensed();
+    let sandbox = compacted_sandbox();
     let page = sandbox.json(&["history", "last", "--markers", "--json"]);
     let (first, second) = (page["entries"][0]["seq"].clone(), page["entries"][1]["seq"].clone());
     // A page that ends long before the markers.
     let told = sandbox.run(&["history", "last", "--expand", "--after", "6", "--limit", "4"]);
     let condensed_in = |seq: u64| {
         let line = told.stdout.lines().find(|line| line.contains(&format!(" #{seq} "))).unwrap();
-        line.rsplit_once(" · condensed in #").map(|(_, marker)| marker.to_owned())
+        line.rsplit_once(" · compacted in #").map(|(_, marker)| marker.to_owned())
     };
     for (seq, marker) in [(7, &first), (8, &first), (9, &second), (10, &second)] {
         assert_eq!(condensed_in(seq), Some(marker.to_string()), "#{seq}: {told:?}");
@@ -48,22 +48,22 @@ fn m10_a_marker_opens_to_its_summary_and_its_originals_across_pages() {
     assert_eq!(json["markers"], json!([page["entries"][1]]), "only the marker they were condensed in");
     // The newest page: what was kept, and the markers opened.
     let told = sandbox.run(&["history", "last", "--expand", "--limit", "6"]);
-    let originals = format!("Originals of marker #{second}: `segue history last --after 8 --before 21`");
+    let originals = format!("Messages of marker #{second}: `segue history last --after 8 --before 21`");
     assert!(told.stderr.contains(&originals), "{told:?}");
     let told = told.stdout;
     assert_eq!(told.matches(GOAL).count(), 2, "{told}");
-    assert!(!told.contains("condensed in #"), "what was kept is not condensed: {told}");
+    assert!(!told.contains("compacted in #"), "what was kept is not condensed: {told}");
     assert!(told.lines().any(|line| line.starts_with("│ ") && line.contains(GOAL)), "{told}");
     // One that was taken back covers nothing.
     assert_eq!(sandbox.run(&["uncompact", "last"]).code, 0);
     let told = sandbox.run(&["history", "last", "--expand", "--after", "6", "--limit", "4"]).stdout;
-    assert_eq!(told.matches(&format!("condensed in #{first}")).count(), 2, "{told}");
-    assert!(!told.contains(&format!("condensed in #{second}")), "{told}");
+    assert_eq!(told.matches(&format!("compacted in #{first}")).count(), 2, "{told}");
+    assert!(!told.contains(&format!("compacted in #{second}")), "{told}");
 }
 
 #[test]
 fn a10_pages_of_markers_meet() {
-    let sandbox = condensed();
+    let sandbox = compacted_sandbox();
     let newest = sandbox.json(&["history", "last", "--markers", "--limit", "1", "--json"]);
     assert_eq!((&newest["has_more_before"], &newest["entries"][0]["first_seq"]), (&json!(true), &json!(9)));
     let before = newest["first_seq"].to_string();
@@ -77,7 +77,7 @@ fn a10_pages_of_markers_meet() {
 
 #[test]
 fn a9_a_page_of_markers_knows_what_is_on_either_side_of_it() {
-    let sandbox = condensed();
+    let sandbox = compacted_sandbox();
     let newest = sandbox.json(&["history", "last", "--markers", "--json"]);
     let (first, second) = (newest["first_seq"].to_string(), newest["last_seq"].to_string());
     for (bounds, more) in [
@@ -96,7 +96,7 @@ fn a9_a_page_of_markers_knows_what_is_on_either_side_of_it() {
 
 #[test]
 fn m10_the_next_page_is_told_with_its_range_and_its_size() {
-    let sandbox = condensed();
+    let sandbox = compacted_sandbox();
     let told = |args: &[&str]| sandbox.run(&[&["history", "last"], args].concat()).stderr;
     let range = told(&["--after", "8", "--before", "21", "--limit", "5"]);
     assert!(range.contains("Later: `segue history last --limit 5 --after 13 --before 21`"), "{range}");
@@ -113,10 +113,10 @@ fn m10_the_next_page_is_told_with_its_range_and_its_size() {
 
 #[test]
 fn c6_an_export_holds_the_markers() {
-    let sandbox = condensed();
+    let sandbox = compacted_sandbox();
     let markdown = sandbox.run(&["threads", "export", "last"]).stdout;
     assert!(
-        markdown.contains("8 messages condensed") && markdown.contains("12 messages condensed"),
+        markdown.contains("8 messages compacted") && markdown.contains("12 messages compacted"),
         "{markdown}"
     );
     assert!(markdown.contains("Answer 0: ") && markdown.contains(GOAL), "{markdown}");
@@ -132,7 +132,7 @@ fn c6_an_export_holds_the_markers() {
 
 #[test]
 fn b9_what_was_taken_back_is_shown_when_asked_for() {
-    let sandbox = long_thread(Sandbox::new(), 4);
+    let sandbox = long_thread(TestSandbox::new(), 4);
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "4"]).code, 0);
     let count = |args: &[&str]| sandbox.json(args)["entries"].as_array().unwrap().len();
     assert_eq!(count(&["history", "last", "--json"]), 4);
@@ -140,15 +140,16 @@ fn b9_what_was_taken_back_is_shown_when_asked_for() {
     let told = sandbox.run(&["history", "last", "--all"]).stdout;
     let flagged = |seq: u64| {
         let head = told.lines().find(|line| line.contains(&format!(" #{seq} "))).unwrap();
-        head.ends_with(" · out of sight")
+        head.ends_with(" · hidden")
     };
     assert_eq!((1..=8).filter(|seq| flagged(*seq)).collect::<Vec<_>>(), [5, 6, 7, 8], "{told}");
 }
 
 #[test]
 fn c7_a_card_that_is_opened_in_plain_mode_is_told_with_its_end() {
-    let sandbox = condensed();
-    let terminal = Terminal::start(&sandbox, 100, &["history", "last", "--expand", "--markers", "--plain"]);
+    let sandbox = compacted_sandbox();
+    let terminal =
+        PtyTerminal::start(&sandbox, 100, &["history", "last", "--expand", "--markers", "--plain"]);
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen}");
     let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
@@ -163,43 +164,43 @@ fn c7_a_card_that_is_opened_in_plain_mode_is_told_with_its_end() {
 
 #[test]
 fn m9_an_undoing_that_was_itself_taken_back_undoes_nothing() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let marker = sandbox.json(&["compact", "last", "--keep", "4", "--json"])["marker"]["seq"].clone();
     assert_eq!(sandbox.run(&["uncompact", "last"]).code, 0);
     assert_eq!(sandbox.run(&["threads", "rewind", "last", &marker.to_string()]).code, 0);
     let condensed = &sandbox.json(&["context", "last", "--json"])["condensed"];
-    assert_eq!(condensed["marker_seq"], marker, "it is in effect again");
+    assert_eq!(condensed["marker_seq"], marker, "it is active again");
     let page = sandbox.json(&["history", "last", "--all", "--markers", "--json"]);
     let flags: Vec<_> =
         page["entries"].as_array().unwrap().iter().map(|entry| entry.get("superseded")).collect();
     assert_eq!(flags, [None, Some(&json!(true))], "{page}");
     let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
-    assert!(told.contains("20 messages condensed · ") && !told.contains(", and taken back"), "{told}");
-    let undone = format!("── taken back: the compaction of #{marker}\n   out of sight: ");
+    assert!(told.contains("20 messages compacted · ") && !told.contains(", then undone"), "{told}");
+    let undone = format!("── undone: the compaction of #{marker}\n   hidden: ");
     assert!(told.contains(&undone), "{told}");
     let opened =
         sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
-    assert!(opened.contains(&format!(" · condensed in #{marker}")), "{opened}");
+    assert!(opened.contains(&format!(" · compacted in #{marker}")), "{opened}");
     // Going back to before the marker takes the compaction back too.
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "24"]).code, 0);
     assert_eq!(sandbox.json(&["context", "last", "--json"])["condensed"], json!(null));
     let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
-    assert!(told.contains("20 messages condensed, and taken back · "), "{told}");
+    assert!(told.contains("20 messages compacted, then undone · "), "{told}");
     let opened =
         sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
-    assert!(!opened.contains("condensed in #"), "{opened}");
+    assert!(!opened.contains("compacted in #"), "{opened}");
 }
 
 #[test]
 fn m10_a_fork_has_the_markers_and_the_originals_too() {
-    let sandbox = condensed();
+    let sandbox = compacted_sandbox();
     let markers = sandbox.json(&["history", "last", "--markers", "--json"])["entries"].clone();
     assert_eq!(sandbox.run(&["threads", "fork", "last"]).code, 0);
     assert_eq!(sandbox.threads().len(), 2);
     let copied = sandbox.json(&["history", "last", "--markers", "--json"])["entries"].clone();
     assert_eq!(copied, markers);
     let told = sandbox.run(&["history", "last", "--expand", "--after", "7", "--limit", "1"]).stdout;
-    assert!(told.contains(&format!("condensed in #{}", markers[0]["seq"])), "{told}");
+    assert!(told.contains(&format!("compacted in #{}", markers[0]["seq"])), "{told}");
     assert!(told.contains("Answer 3: "), "{told}");
 }

@@ -1,17 +1,17 @@
 //! Condensing in a chat: the card as it happens and after a reload, and what stops it.
 
 use serde_json::json;
-use test_model::{Place, Reply, Script, Server};
+use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
 
-use super::{GOAL, asked, condensing, entries, long_thread, record};
-use crate::sandbox::Sandbox;
-use crate::terminal::Terminal;
+use super::{GOAL, compacting_server, compaction_reply, conversation_requests, history_entries, long_thread};
+use crate::sandbox::TestSandbox;
+use crate::terminal::PtyTerminal;
 
 const PROMPT: &str = "segue> ";
 
 /// The lines of the card that begins so.
 #[track_caller]
-fn card(screen: &str, head: &str) -> Vec<String> {
+fn card_lines(screen: &str, head: &str) -> Vec<String> {
     let mut lines = screen.lines().map(str::trim_end).skip_while(|line| !line.starts_with(head));
     let first = lines.next().unwrap_or_else(|| panic!("no card `{head}`:\n{screen}")).to_owned();
     std::iter::once(first)
@@ -20,177 +20,191 @@ fn card(screen: &str, head: &str) -> Vec<String> {
 }
 
 /// What a chat that is opened again shows.
-fn reopened(sandbox: &Sandbox, head: &str) -> String {
-    let terminal = Terminal::start(sandbox, 80, &["chat", "-c"]);
+fn reopen_chat(sandbox: &TestSandbox, head: &str) -> String {
+    let terminal = PtyTerminal::start(sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(head);
     terminal.wait_for(PROMPT);
-    terminal.keys("/quit\r");
+    terminal.press_keys("/quit\r");
     terminal.end().1
 }
 
 #[test]
 fn c5_the_card_is_the_same_live_after_a_reload_and_in_the_history() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
-    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("/compact --keep 4 the timeout\r");
-    let screen = terminal.wait_for("/uncompact takes it back.");
-    let head = "── 20 messages condensed";
-    let live = card(&screen, head);
+    terminal.press_keys("/compact --keep 4 the timeout\r");
+    let screen = terminal.wait_for("/uncompact undoes it.");
+    let head = "── 20 messages compacted";
+    let live = card_lines(&screen, head);
     assert!(live.iter().any(|line| line.contains("asked to keep: the timeout")), "{screen}");
     assert!(!screen.contains(GOAL), "c8: no summary is flashed\n{screen}");
-    terminal.keys("/quit\r");
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
-    assert_eq!(card(&reopened(&sandbox, head), head), live);
-    assert_eq!(card(&sandbox.run(&["history", "last"]).stdout, head), live);
+    assert_eq!(card_lines(&reopen_chat(&sandbox, head), head), live);
+    assert_eq!(card_lines(&sandbox.run(&["history", "last"]).stdout, head), live);
 }
 
 #[test]
 fn c5_a_card_of_a_turn_that_condensed_by_itself_is_the_same_after_a_reload() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let settings = "[compaction]\ntrigger = [{messages = 20}]\nkeep = {messages = 4}\n";
     std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
-    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("and now?\r");
+    terminal.press_keys("and now?\r");
     terminal.wait_for("Going on.");
     let screen = terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
-    let head = "── 22 messages condensed";
-    let live = card(&screen, head);
+    let head = "── 22 messages compacted";
+    let live = card_lines(&screen, head);
     assert!(live.concat().contains("auto"), "{screen}");
     assert!(!screen.contains(GOAL), "{screen}");
-    terminal.keys("/context\r");
+    terminal.press_keys("/context\r");
     let screen = terminal.wait_for("Everything up to #");
     assert!(screen.contains("summary"), "{screen}");
-    terminal.keys("/uncompact\r");
-    terminal.wait_for("Taken back: 22 messages are sent as before");
-    terminal.keys("/quit\r");
+    terminal.press_keys("/uncompact\r");
+    terminal.wait_for("Undone: 22 messages are sent to the model again");
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let told = sandbox.run(&["history", "last", "--markers"]).stdout;
-    let taken_back = card(&told, "── 22 messages condensed, and taken back");
+    let taken_back = card_lines(&told, "── 22 messages compacted, then undone");
     // Where its lines are broken is another matter.
     assert_eq!(
-        taken_back.concat().replace(", and taken back", "").replace([' ', '·'], ""),
+        taken_back.concat().replace(", then undone", "").replace([' ', '·'], ""),
         live.concat().replace([' ', '·'], "")
     );
 }
 
 #[test]
 fn e16_control_c_stops_it_and_nothing_is_changed() {
-    let server = Server::start(Script::new([record().gated("held", Place::Start)])).unwrap();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
-    let before = entries(&sandbox);
-    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    let server =
+        ScriptedServer::start(Script::new([compaction_reply().with_gate("held", GatePosition::Start)]))
+            .unwrap();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    let before = history_entries(&sandbox);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("/compact --keep 4\r");
+    terminal.press_keys("/compact --keep 4\r");
     terminal.wait_for("Esc or Ctrl-C stops");
-    terminal.keys("kept for later");
+    terminal.press_keys("kept for later");
     terminal.wait_for("> kept for later");
-    terminal.keys("\x03");
+    terminal.press_keys("\x03");
     terminal.wait_for("Stopped: nothing was changed.");
     terminal.wait_until("the line", |screen| screen.trim_end().ends_with("segue> kept for later"));
-    terminal.keys("\x03");
+    terminal.press_keys("\x03");
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
-    terminal.keys("/compact --keep 99\r");
+    terminal.press_keys("/compact --keep 99\r");
     terminal.wait_for("Nothing to compact: ");
-    terminal.keys("/quit\r");
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
-    assert_eq!(entries(&sandbox), before);
+    assert_eq!(history_entries(&sandbox), before);
 }
 
 #[test]
 fn c6_a_card_is_told_in_words_where_everything_is_read_out() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
-    let terminal = Terminal::start(&sandbox, 100, &["chat", "-c", "--plain"]);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    let terminal = PtyTerminal::start(&sandbox, 100, &["chat", "-c", "--plain"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("/compact --keep 4\n");
-    let screen = terminal.wait_for("/uncompact takes it back.");
-    assert!(screen.contains("20 messages condensed, numbers 1 to 20, from "), "{screen}");
+    terminal.press_keys("/compact --keep 4\n");
+    let screen = terminal.wait_for("/uncompact undoes it.");
+    assert!(screen.contains("20 messages compacted, numbers 1 to 20, from "), "{screen}");
     assert!(!screen.contains('─') && !screen.contains('⠋'), "{screen}");
-    let live = card(&screen, "Marker ");
-    terminal.keys("/quit\n");
+    let live = card_lines(&screen, "Marker ");
+    terminal.press_keys("/quit\n");
     assert_eq!(terminal.end().0, 0);
-    let created_at = entries(&sandbox).pop().unwrap()["created_at"].as_str().unwrap().to_owned();
+    let created_at = history_entries(&sandbox).pop().unwrap()["created_at"].as_str().unwrap().to_owned();
     let when = created_at[..16].replace('T', " ");
-    assert!(live[0].contains(&format!(", {when}: 20 messages condensed")), "{live:?}");
-    let terminal = Terminal::start(&sandbox, 100, &["chat", "-c", "--plain"]);
+    assert!(live[0].contains(&format!(", {when}: 20 messages compacted")), "{live:?}");
+    let terminal = PtyTerminal::start(&sandbox, 100, &["chat", "-c", "--plain"]);
     terminal.wait_for("Marker ");
     let screen = terminal.wait_for(PROMPT);
-    assert_eq!(card(&screen, "Marker "), live);
-    terminal.keys("/quit\n");
+    assert_eq!(card_lines(&screen, "Marker "), live);
+    terminal.press_keys("/quit\n");
     assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
 fn a_run_without_a_terminal_tells_that_it_condensed() {
-    let server = condensing();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let server = compacting_server();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let settings = "[compaction]\ntrigger = [{messages = 20}]\nkeep = {messages = 4}\n";
     std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
     let told = sandbox.run(&["run", "-c", "-p", "and now?"]);
     assert_eq!((told.code, told.stdout.as_str()), (0, "Going on.\n"), "{told:?}");
-    assert!(told.stderr.starts_with("── 22 messages condensed · "), "{told:?}");
+    assert!(told.stderr.starts_with("── 22 messages compacted · "), "{told:?}");
 }
 
 #[test]
 fn e7_a_request_that_was_refused_as_too_large_is_condensed_and_sent_again() {
-    let refused = Reply::status(
+    let refused = ScriptedReply::status(
         413,
         json!({"type": "error", "error": {"type": "request_too_large",
         "message": "prompt is too long"}})
         .to_string(),
     );
-    let script = [Reply { always: true, ..record() }, refused, Reply::text("Going on.\n").tokens(3_000, 20)];
-    let server = Server::start(Script::new(script)).unwrap();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let script = [
+        ScriptedReply { always: true, ..compaction_reply() },
+        refused,
+        ScriptedReply::text("Going on.\n").with_tokens(3_000, 20),
+    ];
+    let server = ScriptedServer::start(Script::new(script)).unwrap();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let settings = "[compaction]\nkeep = {messages = 4}\n";
     std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
     let told = sandbox.run(&["run", "-c", "-p", "and now?"]);
     assert_eq!((told.code, told.stdout.as_str()), (0, "Going on.\n"), "{told:?}");
-    assert!(told.stderr.contains(" messages condensed · #1") && told.stderr.contains("overflow"), "{told:?}");
-    assert_eq!(asked(&server).len(), 3);
+    assert!(told.stderr.contains(" messages compacted · #1") && told.stderr.contains("overflow"), "{told:?}");
+    assert_eq!(conversation_requests(&server).len(), 3);
 }
 
 #[test]
 fn e16_what_is_typed_meanwhile_is_sent_behind_it() {
-    let answer = Reply { always: true, ..Reply::text("Going on.\n").tokens(3_000, 20) };
-    let server = Server::start(Script::new([record().gated("held", Place::Start), answer])).unwrap();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
-    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    let answer = ScriptedReply { always: true, ..ScriptedReply::text("Going on.\n").with_tokens(3_000, 20) };
+    let server = ScriptedServer::start(Script::new([
+        compaction_reply().with_gate("held", GatePosition::Start),
+        answer,
+    ]))
+    .unwrap();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("/compact --keep 4\r");
+    terminal.press_keys("/compact --keep 4\r");
     terminal.wait_for("Esc or Ctrl-C stops");
-    terminal.keys("and now?\r");
+    terminal.press_keys("and now?\r");
     terminal.wait_for("next: and now?");
-    server.open("held");
-    terminal.wait_for("/uncompact takes it back.");
+    server.open_gate("held");
+    terminal.wait_for("/uncompact undoes it.");
     terminal.wait_for("Going on.");
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
-    terminal.keys("/quit\r");
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
-    let sent = asked(&server).pop().unwrap()["messages"].to_string();
+    let sent = conversation_requests(&server).pop().unwrap()["messages"].to_string();
     assert!(sent.contains("and now?") && sent.contains(GOAL), "{sent}");
 }
 
 #[test]
 fn e16_a_turn_that_is_stopped_while_it_condenses_says_that_nothing_was_condensed() {
-    let answer = Reply::text("Going on.\n").tokens(3_000, 20);
-    let server = Server::start(Script::new([record().gated("held", Place::Start), answer])).unwrap();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let answer = ScriptedReply::text("Going on.\n").with_tokens(3_000, 20);
+    let server = ScriptedServer::start(Script::new([
+        compaction_reply().with_gate("held", GatePosition::Start),
+        answer,
+    ]))
+    .unwrap();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let settings = "[compaction]\ntrigger = {messages = 20}\nkeep = {messages = 4}\n";
     std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
-    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("and now?\r");
-    terminal.wait_for("condensing with ");
-    terminal.keys("\x03");
-    let screen = terminal.wait_for("Stopped: nothing was condensed.");
-    assert!(!screen.contains("Stopped. What had arrived"), "{screen}");
+    terminal.press_keys("and now?\r");
+    terminal.wait_for("compacting with ");
+    terminal.press_keys("\x03");
+    let screen = terminal.wait_for("Stopped: nothing was compacted.");
+    assert!(!screen.contains("Stopped. Everything that had arrived"), "{screen}");
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
-    terminal.keys("/quit\r");
+    terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
     assert_eq!(markers["entries"], json!([]), "{markers}");
@@ -198,13 +212,15 @@ fn e16_a_turn_that_is_stopped_while_it_condenses_says_that_nothing_was_condensed
 
 #[test]
 fn e16_the_command_is_stopped_with_a_key_too() {
-    let server = Server::start(Script::new([record().gated("held", Place::Start)])).unwrap();
-    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
-    let before = entries(&sandbox);
-    let terminal = Terminal::start(&sandbox, 80, &["compact", "last", "--keep", "4"]);
+    let server =
+        ScriptedServer::start(Script::new([compaction_reply().with_gate("held", GatePosition::Start)]))
+            .unwrap();
+    let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
+    let before = history_entries(&sandbox);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["compact", "last", "--keep", "4"]);
     terminal.wait_for("Esc or Ctrl-C stops");
-    terminal.keys("\x03");
+    terminal.press_keys("\x03");
     let (code, screen) = terminal.end();
     assert_eq!((code, screen.trim_end()), (130, "Stopped: nothing was changed."));
-    assert_eq!(entries(&sandbox), before);
+    assert_eq!(history_entries(&sandbox), before);
 }

@@ -1,14 +1,14 @@
 //! Where the database is said to be, and what is told when it cannot be used. A password in it is told nowhere.
 
-use test_postgres::{Cluster, Database, Settings, Tls};
+use test_postgres::{Cluster, ClusterSettings, TestDatabase, TlsMode};
 
-use crate::sandbox::{Ended, Sandbox};
+use crate::sandbox::{ProgramOutput, TestSandbox};
 
 const PASSWORD: &str = "segue:segue@";
 
 #[track_caller]
-fn check(ended: &Ended, (code, what, hint): (i32, &str, &str)) {
-    ended.assert_told(code, what);
+fn assert_error(ended: &ProgramOutput, (code, what, hint): (i32, &str, &str)) {
+    ended.assert_error(code, what);
     let told = format!("{}{}", ended.stdout, ended.stderr);
     assert!(ended.stderr.lines().nth(1).unwrap().contains(hint), "{told}");
     assert!(!told.contains("hunter2") && !told.contains(PASSWORD), "{told}");
@@ -16,11 +16,11 @@ fn check(ended: &Ended, (code, what, hint): (i32, &str, &str)) {
 
 #[test]
 fn the_database_is_the_options_or_the_environments_or_the_settings() {
-    let (database, other) = (Database::create().unwrap(), Database::create().unwrap());
-    let mut sandbox = Sandbox::new().in_a_file();
+    let (database, other) = (TestDatabase::create().unwrap(), TestDatabase::create().unwrap());
+    let mut sandbox = TestSandbox::new().with_file_database();
     let home = sandbox.run(&["threads", "list", "--json"]);
     assert_eq!(home.code, 0, "{home:?}");
-    let path = sandbox.session();
+    let path = sandbox.write_session();
     std::fs::write(
         sandbox.home().join("config.toml"),
         format!("[database]\nurl = \"{}\"\nmax_connections = 3\n", database.url()),
@@ -33,7 +33,7 @@ fn the_database_is_the_options_or_the_environments_or_the_settings() {
         sandbox.json(&["threads", "list", "--json", "--database-url", &file]).as_array().unwrap().len(),
         0
     );
-    sandbox.set("SEGUE_DATABASE_URL", &other.url());
+    sandbox.set_variable("SEGUE_DATABASE_URL", &other.url());
     assert_eq!(sandbox.threads().len(), 0, "the environment goes before the settings");
     let first = sandbox.json(&["threads", "list", "--json", "--database-url", &database.socket_url()]);
     assert_eq!(first.as_array().unwrap().len(), 1, "the option goes before the environment");
@@ -41,8 +41,8 @@ fn the_database_is_the_options_or_the_environments_or_the_settings() {
 
 #[test]
 fn the_doctor_tells_which_database_it_is_and_how_its_connections_are_used() {
-    let database = Database::create().unwrap();
-    let sandbox = Sandbox::new().in_a_file();
+    let database = TestDatabase::create().unwrap();
+    let sandbox = TestSandbox::new().with_file_database();
     let checks = sandbox.json(&["doctor", "--json", "--database-url", &database.url()]);
     let detail = |name: &str| {
         let found = checks.as_array().unwrap().iter().find(|check| check["name"] == name);
@@ -61,12 +61,12 @@ fn the_doctor_tells_which_database_it_is_and_how_its_connections_are_used() {
 
 #[test]
 fn what_cannot_be_opened_is_told_in_one_line_with_what_to_do() {
-    let database = Database::create().unwrap();
-    let sandbox = Sandbox::new().in_a_file();
+    let database = TestDatabase::create().unwrap();
+    let sandbox = TestSandbox::new().with_file_database();
     let url = database.url();
     let name = url.rsplit('/').next().unwrap();
     let check = |url: &str, expected: (i32, &str, &str)| {
-        check(&sandbox.run(&["threads", "list", "--database-url", url]), expected);
+        assert_error(&sandbox.run(&["threads", "list", "--database-url", url]), expected);
     };
     let wrong = url.replace(PASSWORD, "segue:hunter2@");
     check(&wrong, (1, "password authentication failed", "check user, password, database"));
@@ -84,7 +84,7 @@ fn what_cannot_be_opened_is_told_in_one_line_with_what_to_do() {
     );
     check(&format!("{url}?sslmode=require"), (1, "does not support TLS", "certificate"));
     check(&format!("{url}?sslmode=often"), (1, "`sslmode=often` is none of", "SEGUE_DATABASE_URL"));
-    check("mysql://a:hunter2@h/d", (1, "it begins neither with", "postgres://USER"));
+    check("mysql://a:hunter2@h/d", (1, "it begins with neither", "postgres://USER"));
     check("sqlite:", (1, "it names no file", "sqlite:PATH"));
     check("postgres://a:hunter2@h:port/d", (1, "open postgres://…: ", "SEGUE_DATABASE_URL"));
     let readonly = format!("{url}?options=-c%20default_transaction_read_only%3Don");
@@ -93,9 +93,11 @@ fn what_cannot_be_opened_is_told_in_one_line_with_what_to_do() {
 
 #[test]
 fn a_server_that_cannot_prove_who_it_is_is_refused() {
-    let server = Cluster::start_with(&Settings { tls: Tls::Offered, ..Settings::default() }).unwrap();
+    let server =
+        Cluster::start_with(&ClusterSettings { tls: TlsMode::Offered, ..ClusterSettings::default() })
+            .unwrap();
     let database = server.create_database().unwrap();
-    let sandbox = Sandbox::new().in_a_file();
+    let sandbox = TestSandbox::new().with_file_database();
     let list = |url: &str| sandbox.run(&["threads", "list", "--json", "--database-url", url]);
     assert_eq!(list(&format!("{}?sslmode=require", database.url())).code, 0);
     let verified = database.url().replace("127.0.0.1", "localhost");
@@ -104,34 +106,36 @@ fn a_server_that_cannot_prove_who_it_is_is_refused() {
     assert_eq!(known.code, 0, "{known:?}");
     let refused =
         sandbox.run(&["threads", "list", "--database-url", &format!("{verified}?sslmode=verify-full")]);
-    check(&refused, (1, "TLS", "certificate"));
+    assert_error(&refused, (1, "TLS", "certificate"));
 }
 
 #[test]
 fn a_database_of_a_later_version_is_left_alone() {
-    let database = Database::create().unwrap();
-    let sandbox = Sandbox::new().in_a_file();
+    let database = TestDatabase::create().unwrap();
+    let sandbox = TestSandbox::new().with_file_database();
     let url = database.socket_url();
     let made = sandbox.json(&["db", "migrate", "--json", "--database-url", &url]);
     assert_eq!((made["from"].as_u64(), made["to"] == made["from"]), (Some(0), false), "{made}");
     let again = sandbox.run(&["db", "migrate", "--database-url", &url]);
     assert!(again.code == 0 && again.stdout.contains("is up to date: schema"), "{again:?}");
-    let server = pg_connection(&url);
-    server.batch("INSERT INTO segue_migrations (version, name, checksum) VALUES (999, 'later', '')").unwrap();
+    let server = connect_postgres(&url);
+    server
+        .batch_execute("INSERT INTO segue_migrations (version, name, checksum) VALUES (999, 'later', '')")
+        .unwrap();
     for command in [&["threads", "list"][..], &["db", "migrate"][..]] {
         let args: Vec<&str> = command.iter().copied().chain(["--database-url", &url]).collect();
-        check(&sandbox.run(&args), (1, "its schema is version 999", "update segue"));
+        assert_error(&sandbox.run(&args), (1, "its schema is version 999", "update segue"));
     }
 }
 
 /// Returns a connection beside the program's.
-pub fn pg_connection(url: &str) -> postgres::Connection {
+pub fn connect_postgres(url: &str) -> postgres::Connection {
     postgres::Connection::open(&url.parse().unwrap()).unwrap()
 }
 
 #[test]
 fn settings_that_cannot_be_are_told_with_the_file() {
-    let sandbox = Sandbox::new().in_a_file();
+    let sandbox = TestSandbox::new().with_file_database();
     std::fs::create_dir_all(sandbox.home()).unwrap();
     for (text, what) in [
         ("max_connections = 0", "max_connections"),
@@ -140,6 +144,6 @@ fn settings_that_cannot_be_are_told_with_the_file() {
         ("pool = 3", "unknown field"),
     ] {
         std::fs::write(sandbox.home().join("config.toml"), format!("[database]\n{text}\n")).unwrap();
-        check(&sandbox.run(&["threads", "list"]), (1, what, "mend the file"));
+        assert_error(&sandbox.run(&["threads", "list"]), (1, what, "fix the file"));
     }
 }

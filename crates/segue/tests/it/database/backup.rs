@@ -2,19 +2,19 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use test_postgres::Database;
+use test_postgres::TestDatabase;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::TestSandbox;
 
 #[test]
 fn a_backup_opens_like_any_database_and_only_its_owner_reads_it() {
-    let server = Database::create().unwrap();
+    let server = TestDatabase::create().unwrap();
     for database_url in [None, Some(server.socket_url())] {
-        let mut sandbox = Sandbox::new().in_a_file();
+        let mut sandbox = TestSandbox::new().with_file_database();
         if let Some(url) = &database_url {
-            sandbox.set("SEGUE_DATABASE_URL", url);
+            sandbox.set_variable("SEGUE_DATABASE_URL", url);
         }
-        let path = sandbox.session();
+        let path = sandbox.write_session();
         assert_eq!(sandbox.run(&["import", &path]).code, 0);
         let before = sandbox.threads();
         let made = sandbox.json(&["db", "backup", "--json"]);
@@ -38,16 +38,16 @@ fn a_backup_opens_like_any_database_and_only_its_owner_reads_it() {
         let checks = there(&["doctor"]);
         let is_fine = |check: &serde_json::Value| check["verdict"] != "fail";
         assert!(checks.as_array().unwrap().iter().all(is_fine), "{checks}");
-        sandbox.run(&["db", "backup", "--to", &file]).assert_told(2, "there is a file of that name");
+        sandbox.run(&["db", "backup", "--to", &file]).assert_error(2, "a file with this name exists");
     }
 }
 
 #[test]
 fn a_backup_that_cannot_be_written_leaves_nothing() {
-    let sandbox = Sandbox::new().in_a_file();
-    sandbox.run(&["db", "backup", "--to", "x.db"]).assert_told(2, "find the database");
+    let sandbox = TestSandbox::new().with_file_database();
+    sandbox.run(&["db", "backup", "--to", "x.db"]).assert_error(2, "find the database");
     assert_eq!(sandbox.run(&["db", "migrate"]).code, 0);
-    sandbox.run(&["db", "backup", "--to", "none/x.db"]).assert_told(1, "none/x.db");
-    let folder = sandbox.file("plain", "");
-    sandbox.run(&["db", "backup", "--to", &format!("{folder}/x.db")]).assert_told(1, "x.db");
+    sandbox.run(&["db", "backup", "--to", "none/x.db"]).assert_error(1, "none/x.db");
+    let folder = sandbox.write_file("plain", "");
+    sandbox.run(&["db", "backup", "--to", &format!("{folder}/x.db")]).assert_error(1, "x.db");
 }

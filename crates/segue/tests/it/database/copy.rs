@@ -8,22 +8,22 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::types::Value as Stored;
 use serde_json::Value;
-use test_postgres::{Cut, Database, Proxy};
+use test_postgres::{CutPoint, Proxy, TestDatabase};
 
-use super::address::pg_connection;
-use crate::sandbox::Sandbox;
+use super::address::connect_postgres;
+use crate::sandbox::TestSandbox;
 
 /// What is made anew, or not copied at all.
-const LEFT_OUT: [&str; 4] = ["schema_migrations", "replicas", "sqlite_", "search_index"];
+const SKIPPED_TABLES: [&str; 4] = ["schema_migrations", "replicas", "sqlite_", "search_index"];
 
 /// A home with something in every table: what the program puts there, and what it can read but hardly ever writes.
-fn furnished() -> Sandbox {
-    let sandbox = Sandbox::new().in_a_file();
+fn fully_populated_home() -> TestSandbox {
+    let sandbox = TestSandbox::new().with_file_database();
     let run = |args: &[&str]| {
         let ended = sandbox.run(args);
         assert!(ended.code == 0 || ended.code == 3, "{args:?}: {ended:?}");
     };
-    let path = sandbox.session();
+    let path = sandbox.write_session();
     run(&["import", &path]);
     run(&["threads", "fork", "last"]);
     run(&["threads", "rewind", "last", "4"]);
@@ -31,18 +31,18 @@ fn furnished() -> Sandbox {
     run(&["remember", "The clock is passed in."]);
     run(&["store", "put", "notes/birds", "heron", "{\"legs\": 2}"]);
     run(&["keys", "create", "alice", "--label", "laptop"]);
-    let accept = sandbox.file("accept.json", "{\"decisions\":[{\"type\":\"approve\"}]}");
+    let accept = sandbox.write_file("accept.json", "{\"decisions\":[{\"type\":\"approve\"}]}");
     let first = sandbox.threads().last().unwrap()["thread_id"].as_str().unwrap().to_owned();
     run(&["handoff", &first, "--decision-file", &accept]);
     run(&["search", "clock"]);
     let connection = Connection::open(sandbox.home().join("segue.db")).unwrap();
-    connection.execute_batch(&oddities()).unwrap();
+    connection.execute_batch(&edge_case_sql()).unwrap();
     sandbox
 }
 
 /// Moments beyond the years that fit into nanoseconds, texts with NULs and with the character that stands before an escaped one,
 /// rows of tables that the commands above leave empty.
-const ODDITIES: &str = "
+const EDGE_CASE_ROWS: &str = "
     PRAGMA foreign_keys = ON;
     INSERT INTO thread_heads (thread_key, thread_id, last_seq, base_seq, updated_at) VALUES (4000, 'gone', 9, 9, NULL);
     INSERT INTO thread_heads (thread_key, thread_id, last_seq, assistant_id, status, updated_at, in_subagent)
@@ -55,9 +55,9 @@ const ODDITIES: &str = "
         (900003, 5000, 3, randomblob(16), 'trace', 'x', 9223372036854775807, NULL, NULL, '\"";
 
 /// All of them; one text is long.
-fn oddities() -> String {
+fn edge_case_sql() -> String {
     let long = "long ".repeat(300_000);
-    format!("{ODDITIES}{long}\"');
+    format!("{EDGE_CASE_ROWS}{long}\"');
     INSERT INTO superseded VALUES (5000, 1, 2);
     INSERT INTO runs (run_id, thread_key, assistant_id, status, lease_owner, lease_until, input_tokens, output_tokens,
             cache_read_tokens, cache_write_tokens, first_seq, last_seq, created_at, updated_at, began) VALUES
@@ -86,13 +86,13 @@ fn oddities() -> String {
 }
 
 /// Every row of every table that is copied, as it is stored.
-fn rows(path: &Path) -> BTreeMap<String, Vec<Vec<Stored>>> {
+fn stored_rows(path: &Path) -> BTreeMap<String, Vec<Vec<Stored>>> {
     let connection = Connection::open(path).unwrap();
     let mut names = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").unwrap();
     let names: Vec<String> =
         names.query_map([], |row| row.get(0)).unwrap().map(|name| name.unwrap()).collect();
     let mut all = BTreeMap::new();
-    for name in names.into_iter().filter(|name| !LEFT_OUT.iter().any(|left| name.starts_with(left))) {
+    for name in names.into_iter().filter(|name| !SKIPPED_TABLES.iter().any(|left| name.starts_with(left))) {
         let select = match name.as_str() {
             // How far search has read, and what it has to read again, is its own matter; a floor may rise to the turns there are.
             "thread_heads" => "SELECT thread_key, thread_id, last_seq, base_seq, copied_count, message_count, has_prompt,
@@ -116,38 +116,39 @@ fn rows(path: &Path) -> BTreeMap<String, Vec<Vec<Stored>>> {
     all
 }
 
-fn copy(sandbox: &Sandbox, from: &str, to: &str) -> Value {
+fn run_copy(sandbox: &TestSandbox, from: &str, to: &str) -> Value {
     sandbox.json(&["db", "copy", "--from", from, "--to", to, "--json"])
 }
 
 #[test]
 fn everything_is_the_same_after_a_copy_to_the_other_engine_and_back() {
-    let (sandbox, database, second) = (furnished(), Database::create().unwrap(), Database::create().unwrap());
+    let (sandbox, database, second) =
+        (fully_populated_home(), TestDatabase::create().unwrap(), TestDatabase::create().unwrap());
     let home = sandbox.home().join("segue.db");
-    let (file, back) = (format!("sqlite:{}", home.display()), sandbox.work().join("back.db"));
-    let before = rows(&home);
+    let (file, back) = (format!("sqlite:{}", home.display()), sandbox.work_folder().join("back.db"));
+    let before = stored_rows(&home);
     for (name, rows) in &before {
         assert!(!rows.is_empty(), "something is in {name}");
     }
     let (there, other) = (database.socket_url(), second.url());
-    let told = copy(&sandbox, &file, &there);
+    let told = run_copy(&sandbox, &file, &there);
     assert_eq!((&told["outcome"], &told["is_resumed"]), (&"whole".into(), &false.into()), "{told}");
     assert_eq!(told["tables"].as_array().unwrap().len(), before.len(), "{told}");
-    let of_the_same_kind = copy(&sandbox, &there, &other);
+    let of_the_same_kind = run_copy(&sandbox, &there, &other);
     assert_eq!(of_the_same_kind["tables"], told["tables"], "from server to server");
-    let home_again = copy(&sandbox, &other, &format!("sqlite:{}", back.display()));
+    let home_again = run_copy(&sandbox, &other, &format!("sqlite:{}", back.display()));
     assert_eq!(home_again["tables"], told["tables"], "from the server into a file");
-    let after = rows(&back);
+    let after = stored_rows(&back);
     for (name, rows) in &before {
         assert_eq!(rows, &after[name], "{name}");
     }
     for url in [&there, &other, &format!("sqlite:{}", back.display())] {
-        works_on(&sandbox, url, &file);
+        assert_database_usable(&sandbox, url, &file);
     }
 }
 
 /// Checks that whoever goes on there finds the same, and gives out no number twice.
-fn works_on(sandbox: &Sandbox, url: &str, before: &str) {
+fn assert_database_usable(sandbox: &TestSandbox, url: &str, before: &str) {
     let at = |url: &str, args: &[&str]| {
         let args: Vec<&str> = args.iter().copied().chain(["--json", "--database-url", url]).collect();
         sandbox.json(&args)
@@ -157,7 +158,7 @@ fn works_on(sandbox: &Sandbox, url: &str, before: &str) {
         &["history", "last"],
         &["search", "clock"],
         &["keys", "list"],
-        &["handoffs", "stats"],
+        &["handoff", "stats"],
     ] {
         assert_eq!(at(url, args), at(before, args), "{args:?} in {url}");
     }
@@ -166,7 +167,8 @@ fn works_on(sandbox: &Sandbox, url: &str, before: &str) {
     let fails: Vec<_> =
         checks.as_array().unwrap().iter().filter(|check| check["verdict"] == "fail").collect();
     assert!(fails.is_empty(), "{fails:?}");
-    let more = sandbox.file("more.jsonl", crate::sandbox::session().replace("11111111", "22222222"));
+    let more =
+        sandbox.write_file("more.jsonl", crate::sandbox::sample_session().replace("11111111", "22222222"));
     let imported = at(url, &["import", &more]);
     assert_eq!(imported["threads"][0]["is_new"], true, "{imported}");
     assert_eq!(at(url, &["threads", "fork", "last"])["parent_kind"], "fork");
@@ -174,14 +176,14 @@ fn works_on(sandbox: &Sandbox, url: &str, before: &str) {
 
 #[test]
 fn a_copy_that_was_killed_goes_on_and_a_value_that_differs_is_found() {
-    let (sandbox, database) = (furnished(), Database::create().unwrap());
+    let (sandbox, database) = (fully_populated_home(), TestDatabase::create().unwrap());
     let proxy = Proxy::start(database.address()).unwrap();
     let file = format!("sqlite:{}", sandbox.home().join("segue.db").display());
     let (slow, there) = (database.url_through(proxy.address()), database.url());
     proxy.delay(Duration::from_millis(4), Duration::from_millis(4));
     let args = ["db", "copy", "--from", &file, "--to", &slow, "--json"];
     let mut child = sandbox.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let server = pg_connection(&there);
+    let server = connect_postgres(&there);
     let has = |sql: &str| server.query(sql, &[]).is_ok_and(|rows| !rows.is_empty());
     while !has("SELECT 1 FROM events LIMIT 1") {
         assert!(child.try_wait().unwrap().is_none(), "it is killed in the middle");
@@ -189,23 +191,25 @@ fn a_copy_that_was_killed_goes_on_and_a_value_that_differs_is_found() {
     child.kill().unwrap();
     child.wait().unwrap();
     let refused = sandbox.run(&["threads", "list", "--database-url", &there]);
-    refused.assert_told(1, "is not finished");
-    sandbox.run(&["db", "copy", "--from", &there, "--to", "sqlite:x.db"]).assert_told(1, "is not finished");
-    let other = Sandbox::new().in_a_file();
+    refused.assert_error(1, "is not finished");
+    sandbox.run(&["db", "copy", "--from", &there, "--to", "sqlite:x.db"]).assert_error(1, "is not finished");
+    let other = TestSandbox::new().with_file_database();
     assert_eq!(other.run(&["db", "migrate"]).code, 0);
-    other.run(&["db", "copy", "--to", &there]).assert_told(1, "is not finished");
+    other.run(&["db", "copy", "--to", &there]).assert_error(1, "is not finished");
 
     // Nobody may have been quicker than the server noticed that the client is gone.
     while has(
         "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
     ) {}
     server
-        .batch(
+        .batch_execute(
             "UPDATE events SET content = '\"flipped\"' WHERE event_row = (SELECT min(event_row) FROM events)",
         )
         .unwrap();
-    server.batch("DELETE FROM events WHERE event_row = (SELECT min(event_row) + 1 FROM events)").unwrap();
-    server.batch("INSERT INTO outbox VALUES ('extra', 'x', 'p', 0, 't')").unwrap();
+    server
+        .batch_execute("DELETE FROM events WHERE event_row = (SELECT min(event_row) + 1 FROM events)")
+        .unwrap();
+    server.batch_execute("INSERT INTO outbox VALUES ('extra', 'x', 'p', 0, 't')").unwrap();
     // The source is named as it was, and so is the target: only the way there is another.
     let told = sandbox.json(&["db", "copy", "--from", &file, "--to", &there, "--json"]);
     assert_eq!(
@@ -213,42 +217,45 @@ fn a_copy_that_was_killed_goes_on_and_a_value_that_differs_is_found() {
         (&"whole".into(), &true.into(), &2.into()),
         "{told}"
     );
-    let back = sandbox.work().join("back.db");
-    copy(&sandbox, &there, &format!("sqlite:{}", back.display()));
-    assert_eq!(rows(&sandbox.home().join("segue.db"))["events"], rows(&back)["events"]);
-    assert_eq!(rows(&sandbox.home().join("segue.db"))["outbox"], rows(&back)["outbox"]);
+    let back = sandbox.work_folder().join("back.db");
+    run_copy(&sandbox, &there, &format!("sqlite:{}", back.display()));
+    assert_eq!(stored_rows(&sandbox.home().join("segue.db"))["events"], stored_rows(&back)["events"]);
+    assert_eq!(stored_rows(&sandbox.home().join("segue.db"))["outbox"], stored_rows(&back)["outbox"]);
 }
 
 #[test]
 fn a_connection_that_breaks_stops_a_copy_and_the_next_call_goes_on() {
-    let (sandbox, database) = (furnished(), Database::create().unwrap());
+    let (sandbox, database) = (fully_populated_home(), TestDatabase::create().unwrap());
     let proxy = Proxy::start(database.address()).unwrap();
     let file = format!("sqlite:{}", sandbox.home().join("segue.db").display());
     let url = database.url_through(proxy.address());
-    for place in
-        [Cut::Request("COMMIT"), Cut::Answer("COMMIT"), Cut::ToServer(200_000), Cut::ToClient(50_000)]
-    {
+    for place in [
+        CutPoint::Request("COMMIT"),
+        CutPoint::Answer("COMMIT"),
+        CutPoint::ToServer(200_000),
+        CutPoint::ToClient(50_000),
+    ] {
         proxy.cut_at(place);
         let ended = sandbox.run(&["db", "copy", "--from", &file, "--to", &url]);
-        ended.assert_told(1, "reach postgres://segue@");
-        proxy.pass();
+        ended.assert_error(1, "reach postgres://segue@");
+        proxy.restore();
     }
-    let told = copy(&sandbox, &file, &url);
+    let told = run_copy(&sandbox, &file, &url);
     assert_eq!(told["outcome"], "whole", "{told}");
 }
 
 #[test]
 fn only_an_empty_database_is_copied_into() {
-    let (sandbox, database) = (furnished(), Database::create().unwrap());
+    let (sandbox, database) = (fully_populated_home(), TestDatabase::create().unwrap());
     let url = database.socket_url();
     assert_eq!(sandbox.run(&["store", "put", "notes", "a", "{\"b\": 1}", "--database-url", &url]).code, 0);
-    sandbox.run(&["db", "copy", "--to", &url]).assert_told(2, "it is not empty");
+    sandbox.run(&["db", "copy", "--to", &url]).assert_error(2, "it is not empty");
     let home = format!("sqlite:{}", sandbox.home().join("segue.db").display());
-    sandbox.run(&["db", "copy", "--to", &home]).assert_told(2, "it is the database to copy");
-    sandbox.run(&["db", "copy", "--from", &url, "--to", &url]).assert_told(2, "it is the database to copy");
+    sandbox.run(&["db", "copy", "--to", &home]).assert_error(2, "it is the database to copy");
+    sandbox.run(&["db", "copy", "--from", &url, "--to", &url]).assert_error(2, "it is the database to copy");
     sandbox
         .run(&["db", "copy", "--from", "sqlite:none.db", "--to", &url])
-        .assert_told(2, "find the database");
-    sandbox.run(&["db", "copy", "--to", "mysql://a:hunter2@h/d"]).assert_told(1, "it begins neither with");
+        .assert_error(2, "find the database");
+    sandbox.run(&["db", "copy", "--to", "mysql://a:hunter2@h/d"]).assert_error(1, "it begins with neither");
     assert_eq!(sandbox.run(&["db", "copy"]).code, 2);
 }

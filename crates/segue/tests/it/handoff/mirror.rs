@@ -1,52 +1,52 @@
 //! The mirror as people and scripts meet it: `segue mirror`, `segue handoffs stats`, the doctor and `/metrics`, with a real
 //! PostgreSQL that is there, away, silent, and back again.
 
-mod planted;
-mod thousand;
+mod bulk;
+mod secrets;
 
 use std::time::{Duration, Instant};
 
 use postgres::{Pool, PoolSettings};
 use serde_json::{Value, json};
-use test_postgres::{Database, Proxy};
+use test_postgres::{Proxy, TestDatabase};
 
-use crate::sandbox::{Ended, Sandbox};
-use crate::serve::owner;
-use crate::serving::Serving;
+use crate::sandbox::{ProgramOutput, TestSandbox};
+use crate::serve::owner_client;
+use crate::server::ServeProcess;
 
 /// A machine whose handoffs are mirrored, and the way to the database.
-struct Mirrored {
-    sandbox: Sandbox,
+struct MirroredMachine {
+    sandbox: TestSandbox,
     proxy: Proxy,
-    database: Database,
+    database: TestDatabase,
 }
 
-impl Mirrored {
+impl MirroredMachine {
     fn new() -> Self {
-        let database = Database::create().unwrap();
+        let database = TestDatabase::create().unwrap();
         let proxy = Proxy::start(database.address()).unwrap();
-        let mut sandbox = Sandbox::new();
-        sandbox.set("SEGUE_MIRROR_URL", &database.url_through(proxy.address()));
+        let mut sandbox = TestSandbox::new();
+        sandbox.set_variable("SEGUE_MIRROR_URL", &database.url_through(proxy.address()));
         Self { sandbox, proxy, database }
     }
 
     /// Hands off a session, without a question.
-    fn hand_off(&self) -> Ended {
-        let ended = self.sandbox.run(&["handoff", &self.sandbox.session(), "--apply", "--json"]);
+    fn hand_off(&self) -> ProgramOutput {
+        let ended = self.sandbox.run(&["handoff", &self.sandbox.write_session(), "--apply", "--json"]);
         assert_eq!(ended.code, 0, "{ended:?}");
         ended
     }
 
-    fn status(&self) -> Value {
-        self.sandbox.json(&["mirror", "status", "--json"])
+    fn mirror_status(&self) -> Value {
+        self.sandbox.json(&["handoff", "export", "status", "--json"])
     }
 
     /// Waits until the status is as `holds` wants it.
     #[track_caller]
-    fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    fn wait_for_status(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
-            let status = self.status();
+            let status = self.mirror_status();
             if holds(&status) {
                 return status;
             }
@@ -55,26 +55,31 @@ impl Mirrored {
     }
 
     /// Returns what the database answers with, which is one text a row.
-    fn asked(&self, sql: &str) -> Vec<String> {
+    fn query_rows(&self, sql: &str) -> Vec<String> {
         let sql = sql.to_owned();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let second = Duration::from_secs(1);
-        let settings =
-            PoolSettings { min_idle: 0, max: 1, idle: second, lifetime: second, patience: second * 60 };
+        let settings = PoolSettings {
+            min_idle: 0,
+            max: 1,
+            idle_timeout: second,
+            max_lifetime: second,
+            wait_timeout: second * 60,
+        };
         let target = self.database.socket_url().parse().unwrap();
         let rows = runtime.block_on(async {
             let pool = Pool::open(target, settings).await;
-            pool.with(move |connection| connection.query(&sql, &[])).await
+            pool.with_connection(move |connection| connection.query(&sql, &[])).await
         });
         rows.unwrap().iter().map(|row| row.text(0).unwrap().unwrap()).collect()
     }
 
     /// Has the mirror counted as degraded, by one program after the other.
-    fn degrade(&self) {
+    fn force_degraded(&self) {
         self.proxy.refuse();
-        self.until("degraded mirror", |status| {
+        self.wait_for_status("degraded mirror", |status| {
             status["status"] == "degraded" || {
-                assert_ne!(self.sandbox.run(&["mirror", "flush"]).code, 0);
+                assert_ne!(self.sandbox.run(&["handoff", "export", "flush"]).code, 0);
                 false
             }
         });
@@ -83,65 +88,65 @@ impl Mirrored {
 
 #[test]
 fn g16_an_accepted_handoff_is_in_the_mirror_and_the_figures_agree() {
-    let mirrored = Mirrored::new();
+    let mirrored = MirroredMachine::new();
     let report = mirrored.hand_off().json();
-    let status = mirrored.until("row", |status| status["waiting"] == 0);
+    let status = mirrored.wait_for_status("row", |status| status["waiting"] == 0);
     assert_eq!(
         (&status["configured"], &status["reachable"], &status["status"]),
         (&json!(true), &json!(true), &json!("ok"))
     );
     assert_eq!(status["rows"], json!({"summaries": 1, "deleted": 0}));
     assert!(status["last_success"].is_string() && status["last_error"].is_null(), "{status}");
-    let sent = mirrored.sandbox.json(&["mirror", "flush", "--json"]);
+    let sent = mirrored.sandbox.json(&["handoff", "export", "flush", "--json"]);
     assert_eq!(sent, json!({"sent": 0, "rejected": 0, "waiting": 0}));
-    let stats = mirrored.sandbox.json(&["handoffs", "stats", "--since", "1h", "--json"]);
+    let stats = mirrored.sandbox.json(&["handoff", "stats", "--since", "1h", "--json"]);
     let accepted = &stats["outcomes"]["accepted"];
     assert_eq!((&stats["handoffs"], &accepted["handoffs"]), (&json!(1), &json!(1)), "{stats}");
     assert_eq!(accepted["messages"], report["coverage"]["messages"]);
     assert_eq!(accepted["items"], report["summary_json"]["body"].as_array().unwrap().len());
     assert!(accepted["decision_ms_p50"].is_u64());
     assert_eq!(
-        mirrored.sandbox.json(&["handoffs", "stats", "--since", "2999-01-01", "--json"])["handoffs"],
+        mirrored.sandbox.json(&["handoff", "stats", "--since", "2999-01-01", "--json"])["handoffs"],
         0
     );
-    let told = mirrored.sandbox.run(&["handoffs", "stats"]);
+    let told = mirrored.sandbox.run(&["handoff", "stats"]);
     assert!(told.stdout.contains("accepted") && told.stdout.contains("UNVERIFIED"), "{told:?}");
 }
 
 #[test]
 fn g16_a_handoff_without_its_mirror_is_the_same_and_is_caught_up_with_at_the_next() {
-    let mirrored = Mirrored::new();
+    let mirrored = MirroredMachine::new();
     mirrored.proxy.refuse();
-    let first = mirrored.sandbox.run(&["handoff", &mirrored.sandbox.session(), "--apply"]);
+    let first = mirrored.sandbox.run(&["handoff", &mirrored.sandbox.write_session(), "--apply"]);
     assert_eq!((first.code, first.stderr.as_str()), (0, ""), "{first:?}");
-    let status = mirrored.status();
+    let status = mirrored.mirror_status();
     assert_eq!((&status["waiting"], &status["reachable"]), (&json!(1), &json!(false)), "{status}");
     assert!(
         status["oldest"].is_string() && status["problem"].as_str().unwrap().contains("refused"),
         "{status}"
     );
-    mirrored.degrade();
+    mirrored.force_degraded();
     let doctor = mirrored.sandbox.run(&["doctor"]);
     assert!(doctor.stdout.contains("handoff_store_status=degraded, 1 waiting"), "{doctor:?}");
-    mirrored.proxy.pass();
+    mirrored.proxy.restore();
     // The same session again is the same thread: it is handed off a second time.
     mirrored.hand_off();
-    let status = mirrored.until("backlog that is sent", |status| status["waiting"] == 0);
+    let status = mirrored.wait_for_status("backlog that is sent", |status| status["waiting"] == 0);
     assert_eq!((&status["status"], &status["rows"]["summaries"]), (&json!("ok"), &json!(2)), "{status}");
 }
 
 #[test]
 fn g16_that_it_is_degraded_is_logged_once_and_so_is_that_it_is_back() {
-    let mut mirrored = Mirrored::new();
-    mirrored.sandbox.set("SEGUE_LOG", "info");
+    let mut mirrored = MirroredMachine::new();
+    mirrored.sandbox.set_variable("SEGUE_LOG", "info");
     mirrored.proxy.refuse();
     let mut logged = mirrored.hand_off().stderr;
     for _ in 0..4 {
-        logged += &mirrored.sandbox.run(&["mirror", "flush"]).stderr;
+        logged += &mirrored.sandbox.run(&["handoff", "export", "flush"]).stderr;
     }
-    mirrored.proxy.pass();
+    mirrored.proxy.restore();
     for _ in 0..2 {
-        logged += &mirrored.sandbox.run(&["mirror", "flush"]).stderr;
+        logged += &mirrored.sandbox.run(&["handoff", "export", "flush"]).stderr;
     }
     let lines = |level: &str, status: &str| {
         let status = format!("handoff_store_status=\"{status}\"");
@@ -156,44 +161,44 @@ fn g16_that_it_is_degraded_is_logged_once_and_so_is_that_it_is_back() {
 
 #[test]
 fn g16_a_mirror_that_says_nothing_keeps_no_program_from_ending() {
-    let mirrored = Mirrored::new();
+    let mirrored = MirroredMachine::new();
     mirrored.proxy.silence();
     // The extract is made and accepted at once; the attempt alone would take far longer.
     let begun = Instant::now();
     mirrored.hand_off();
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     mirrored.proxy.cut();
-    mirrored.proxy.pass();
-    assert_eq!(mirrored.sandbox.json(&["mirror", "flush", "--json"])["sent"], 1);
+    mirrored.proxy.restore();
+    assert_eq!(mirrored.sandbox.json(&["handoff", "export", "flush", "--json"])["sent"], 1);
 }
 
 #[test]
 fn g16_flush_tells_what_it_sent_and_why_it_could_not() {
-    let mirrored = Mirrored::new();
+    let mirrored = MirroredMachine::new();
     mirrored.proxy.refuse();
     for _ in 0..3 {
         mirrored.hand_off();
     }
-    mirrored.degrade();
-    mirrored.sandbox.run(&["mirror", "flush"]).assert_told(1, "refused");
-    let failed = mirrored.sandbox.run(&["mirror", "flush", "--json"]);
+    mirrored.force_degraded();
+    mirrored.sandbox.run(&["handoff", "export", "flush"]).assert_error(1, "refused");
+    let failed = mirrored.sandbox.run(&["handoff", "export", "flush", "--json"]);
     let error: Value = serde_json::from_str(&failed.stderr).unwrap();
     assert_eq!((failed.code, &error["error"]["code"]), (1, &json!("store")), "{failed:?}");
-    mirrored.proxy.pass();
-    let flushed = mirrored.sandbox.run(&["mirror", "flush"]);
+    mirrored.proxy.restore();
+    let flushed = mirrored.sandbox.run(&["handoff", "export", "flush"]);
     assert_eq!(
         (flushed.code, flushed.stdout.as_str()),
-        (0, "3 handoffs sent to the mirror.\n"),
+        (0, "3 handoffs exported.\n"),
         "{flushed:?}"
     );
     assert!(flushed.stderr.contains("1 of 3 sent"), "{flushed:?}");
-    let again = mirrored.sandbox.run(&["mirror", "flush"]);
-    assert_eq!((again.code, again.stdout.as_str()), (0, "Nothing waited for the mirror.\n"));
+    let again = mirrored.sandbox.run(&["handoff", "export", "flush"]);
+    assert_eq!((again.code, again.stdout.as_str()), (0, "Nothing was pending.\n"));
 }
 
 #[test]
 fn g16_the_arrival_of_a_summary_is_in_the_trace_of_its_thread_and_is_no_activity_there() {
-    let mirrored = Mirrored::new();
+    let mirrored = MirroredMachine::new();
     mirrored.proxy.refuse();
     let accepted: Value = serde_json::from_str(&mirrored.hand_off().stdout).unwrap();
     let before = mirrored.sandbox.threads();
@@ -205,9 +210,9 @@ fn g16_the_arrival_of_a_summary_is_in_the_trace_of_its_thread_and_is_no_activity
         spans.into_iter().filter(|span| span["kind"] == "mirror").collect::<Vec<_>>()
     };
     assert!(arrivals().is_empty(), "it waits");
-    mirrored.proxy.pass();
+    mirrored.proxy.restore();
     for _ in 0..2 {
-        assert_eq!(mirrored.sandbox.run(&["mirror", "flush"]).code, 0);
+        assert_eq!(mirrored.sandbox.run(&["handoff", "export", "flush"]).code, 0);
     }
     let arrived = arrivals();
     let [arrived] = arrived.as_slice() else { panic!("once: {arrived:?}") };
@@ -220,52 +225,52 @@ fn g16_the_arrival_of_a_summary_is_in_the_trace_of_its_thread_and_is_no_activity
 
 #[test]
 fn g16_where_everything_is_on_postgresql_the_mirror_is_there_too_unless_it_is_off() {
-    let database = Database::create().unwrap();
-    let mut sandbox = Sandbox::new();
-    sandbox.set("SEGUE_DATABASE_URL", &database.socket_url());
-    assert_eq!(sandbox.run(&["handoff", &sandbox.session(), "--apply"]).code, 0);
-    assert_eq!(sandbox.run(&["mirror", "flush"]).code, 0);
-    let status = sandbox.json(&["mirror", "status", "--json"]);
+    let database = TestDatabase::create().unwrap();
+    let mut sandbox = TestSandbox::new();
+    sandbox.set_variable("SEGUE_DATABASE_URL", &database.socket_url());
+    assert_eq!(sandbox.run(&["handoff", &sandbox.write_session(), "--apply"]).code, 0);
+    assert_eq!(sandbox.run(&["handoff", "export", "flush"]).code, 0);
+    let status = sandbox.json(&["handoff", "export", "status", "--json"]);
     assert_eq!((&status["waiting"], &status["rows"]["summaries"]), (&json!(0), &json!(1)), "{status}");
-    sandbox.set("SEGUE_MIRROR_URL", "off");
-    let status = sandbox.json(&["mirror", "status", "--json"]);
+    sandbox.set_variable("SEGUE_MIRROR_URL", "off");
+    let status = sandbox.json(&["handoff", "export", "status", "--json"]);
     assert_eq!((&status["configured"], &status["status"]), (&json!(false), &json!("off")), "{status}");
 }
 
 #[test]
 fn without_a_mirror_it_is_said_in_one_line_with_what_to_do() {
-    let sandbox = Sandbox::new().in_a_file();
-    let told = sandbox.run(&["mirror", "status"]);
-    assert_eq!((told.code, told.stdout.as_str()), (0, "No mirror is configured.\n"));
+    let sandbox = TestSandbox::new().with_file_database();
+    let told = sandbox.run(&["handoff", "export", "status"]);
+    assert_eq!((told.code, told.stdout.as_str()), (0, "No export is configured.\n"));
     assert!(told.stderr.contains("hint: set `[mirror] url"), "{told:?}");
-    sandbox.run(&["mirror", "flush"]).assert_told(1, "flush the mirror: none is configured");
-    let status = sandbox.json(&["mirror", "status", "--json"]);
+    sandbox.run(&["handoff", "export", "flush"]).assert_error(1, "flush the export: none is configured");
+    let status = sandbox.json(&["handoff", "export", "status", "--json"]);
     assert_eq!(
         (&status["configured"], &status["status"], &status["reachable"]),
         (&json!(false), &json!("off"), &Value::Null)
     );
     assert!(!sandbox.run(&["doctor"]).stdout.contains("mirror"));
-    assert_eq!(sandbox.run(&["handoffs", "stats"]).stdout, "There was no handoff in that time.\n");
+    assert_eq!(sandbox.run(&["handoff", "stats"]).stdout, "There was no handoff in that time.\n");
     // What is accepted without a mirror goes there once one is configured.
-    assert_eq!(sandbox.run(&["handoff", &sandbox.session(), "--apply"]).code, 0);
-    let told = sandbox.run(&["mirror", "status"]);
-    assert_eq!(told.stdout, "No mirror is configured; 1 accepted handoff goes there once one is.\n");
+    assert_eq!(sandbox.run(&["handoff", &sandbox.write_session(), "--apply"]).code, 0);
+    let told = sandbox.run(&["handoff", "export", "status"]);
+    assert_eq!(told.stdout, "No export is configured; 1 accepted handoff is pending until one is.\n");
 }
 
 #[test]
 fn the_password_of_the_mirror_is_never_shown() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     std::fs::create_dir_all(sandbox.home()).unwrap();
     let setting = "[mirror]\nurl = \"postgres://ann:s3cr3tive@127.0.0.1:1/copy\"\n";
     std::fs::write(sandbox.home().join("config.toml"), setting).unwrap();
-    sandbox.set("SEGUE_LOG", "trace");
+    sandbox.set_variable("SEGUE_LOG", "trace");
     let mut told = String::new();
     for args in [
-        &["mirror", "status"][..],
-        &["mirror", "status", "--json"],
-        &["mirror", "flush"],
+        &["handoff", "export", "status"][..],
+        &["handoff", "export", "status", "--json"],
+        &["handoff", "export", "flush"],
         &["doctor"],
-        &["handoff", &sandbox.session(), "--apply"],
+        &["handoff", &sandbox.write_session(), "--apply"],
     ] {
         let ended = sandbox.run(args);
         told += &(ended.stdout + &ended.stderr);
@@ -273,19 +278,19 @@ fn the_password_of_the_mirror_is_never_shown() {
     assert!(told.contains("postgres://ann@127.0.0.1:1/copy") && !told.contains("s3cr3tive"), "{told}");
     let wrong = setting.replace(":1/", ":port/");
     std::fs::write(sandbox.home().join("config.toml"), wrong).unwrap();
-    let ended = sandbox.run(&["mirror", "status"]);
+    let ended = sandbox.run(&["handoff", "export", "status"]);
     assert!(ended.code == 1 && ended.stderr.contains("`mirror.url`: failed to read"), "{ended:?}");
     assert!(!ended.stderr.contains("s3cr3tive"), "{ended:?}");
 }
 
 #[test]
 fn g16_a_server_sends_at_its_start_what_waited_and_tells_its_status() {
-    let mirrored = Mirrored::new();
+    let mirrored = MirroredMachine::new();
     mirrored.proxy.refuse();
     mirrored.hand_off();
-    mirrored.degrade();
-    let serving = Serving::start(&mirrored.sandbox);
-    let api = owner(&serving);
+    mirrored.force_degraded();
+    let serving = ServeProcess::start(&mirrored.sandbox);
+    let api = owner_client(&serving);
     let metrics = || api.get("/metrics").text();
     let value = |text: &str, status: &str| {
         let name = format!("segue_handoff_store_status{{handoff_store_status=\"{status}\"}} ");
@@ -295,29 +300,31 @@ fn g16_a_server_sends_at_its_start_what_waited_and_tells_its_status() {
     assert_eq!((value(&text, "degraded"), value(&text, "ok")), ("1".to_owned(), "0".to_owned()), "{text}");
     assert!(text.contains("\nsegue_handoff_store_waiting 1\n"), "{text}");
     drop(serving);
-    mirrored.proxy.pass();
-    let serving = Serving::start(&mirrored.sandbox);
-    let status = mirrored.until("row", |status| status["rows"]["summaries"] == 1 && status["waiting"] == 0);
+    mirrored.proxy.restore();
+    let serving = ServeProcess::start(&mirrored.sandbox);
+    let status =
+        mirrored.wait_for_status("row", |status| status["rows"]["summaries"] == 1 && status["waiting"] == 0);
     assert_eq!(status["status"], "ok");
-    let text = owner(&serving).get("/metrics").text();
+    let text = owner_client(&serving).get("/metrics").text();
     assert_eq!((value(&text, "degraded"), value(&text, "ok")), ("0".to_owned(), "1".to_owned()), "{text}");
 }
 
 #[test]
 fn every_query_of_the_documentation_works() {
-    let mirrored = Mirrored::new();
+    let mirrored = MirroredMachine::new();
     mirrored.hand_off();
-    mirrored.until("row", |status| status["waiting"] == 0);
+    mirrored.wait_for_status("row", |status| status["waiting"] == 0);
     let page = include_str!("../../../../../docs/src/mirror.md");
     let block = page.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
     let queries: Vec<&str> = block.split(';').filter(|query| !query.trim().is_empty()).collect();
     assert_eq!(queries.len(), 4);
     for query in queries {
-        let rows = mirrored.asked(&format!("SELECT to_jsonb(answer)::text FROM ({query}) AS answer"));
+        let rows = mirrored.query_rows(&format!("SELECT to_jsonb(answer)::text FROM ({query}) AS answer"));
         assert!(!rows.is_empty(), "{query}");
     }
-    let stats = mirrored.sandbox.json(&["handoffs", "stats", "--json"]);
-    let view = mirrored.asked("SELECT to_jsonb(stats)::text FROM thread_summary_stats AS stats").remove(0);
+    let stats = mirrored.sandbox.json(&["handoff", "stats", "--json"]);
+    let view =
+        mirrored.query_rows("SELECT to_jsonb(stats)::text FROM thread_summary_stats AS stats").remove(0);
     let view: Value = serde_json::from_str(&view).unwrap();
     for (name, value) in stats["outcomes"]["accepted"].as_object().unwrap() {
         assert!(name == "tokens_drafting" || view[name] == *value, "{name}: {view} {stats}");
@@ -326,12 +333,12 @@ fn every_query_of_the_documentation_works() {
 
 #[test]
 fn h3_a_thread_that_is_deleted_takes_its_handoffs_out_of_the_mirror() {
-    let mirrored = Mirrored::new();
+    let mirrored = MirroredMachine::new();
     let report = mirrored.hand_off().json();
     for thread in ["thread_id", "child_thread_id"] {
         let id = report[thread].as_str().unwrap();
         assert_eq!(mirrored.sandbox.run(&["threads", "delete", id, "--yes"]).code, 0);
     }
-    let status = mirrored.until("tombstone", |status| status["waiting"] == 0);
+    let status = mirrored.wait_for_status("tombstone", |status| status["waiting"] == 0);
     assert_eq!(status["rows"], json!({"summaries": 0, "deleted": 1}), "{status}");
 }

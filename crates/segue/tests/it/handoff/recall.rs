@@ -1,14 +1,14 @@
 //! `segue recall` and `/recall`: what was said in the lineage, found again with its place.
 
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::TestSandbox;
 
 #[test]
 fn m11_what_was_said_before_a_handoff_is_found_from_the_child() {
-    let sandbox = Sandbox::new();
-    let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
+    let sandbox = TestSandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
     let (child, parent) =
         (report["child_thread_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
     let found = sandbox.json(&["recall", child, "backoff", "clock", "--json"]);
@@ -33,16 +33,18 @@ fn m11_what_was_said_before_a_handoff_is_found_from_the_child() {
     assert_eq!(range["excerpts"][0][0]["text"], backoff["text"]);
     let none = sandbox.run(&["recall", child, "--from", "900"]);
     assert!(none.code == 0 && none.stdout.contains("no messages"), "{none:?}");
-    sandbox.run(&["recall", child, "…"]).assert_told(2, "no word");
-    sandbox.run(&["recall", child, "--from", "5", "--to", "2"]).assert_told(2, "5 to 2");
-    sandbox.run(&["recall", "ffffffff", "clock"]).assert_told(2, "find a thread");
+    sandbox.run(&["recall", child, "…"]).assert_error(2, "no word");
+    sandbox.run(&["recall", child, "--from", "5", "--to", "2"]).assert_error(2, "5 to 2");
+    sandbox.run(&["recall", "ffffffff", "clock"]).assert_error(2, "find a thread");
 }
 
 #[test]
 fn m11_a_person_recalls_in_the_chat() {
-    let server = Server::start(Script::new([Reply { always: true, ..Reply::text("Heard.") }])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
-    let report = sandbox.json(&["import", &sandbox.session(), "--json"]);
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply { always: true, ..ScriptedReply::text("Heard.") }]))
+            .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let report = sandbox.json(&["import", &sandbox.write_session(), "--json"]);
     let thread = report["threads"][0]["thread_id"].as_str().unwrap();
     let chat = sandbox.run_with(&["chat", "-t", thread], "/recall backoff\n/recall\n");
     assert!(chat.stdout.contains("src/backoff.rs") && chat.stdout.contains("#"), "{chat:?}");

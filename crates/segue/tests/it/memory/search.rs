@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::{over_budget, remembering};
+use super::{over_budget_sandbox, summarizing_server};
 use crate::compact::long_thread;
-use crate::sandbox::Sandbox;
+use crate::sandbox::TestSandbox;
 
-fn hits(sandbox: &Sandbox, args: &[&str]) -> Vec<Value> {
+fn search_hits(sandbox: &TestSandbox, args: &[&str]) -> Vec<Value> {
     let args = [&["search"], args, &["--json"]].concat();
     sandbox.json(&args)["hits"].as_array().unwrap().clone()
 }
 
 #[test]
 fn m11_a_plain_question_finds_the_original_words_and_their_place() {
-    let sandbox = long_thread(Sandbox::new(), 12);
-    let best = &hits(&sandbox, &["what", "did", "I", "ask", "about", "module", "7?"])[0];
+    let sandbox = long_thread(TestSandbox::new(), 12);
+    let best = &search_hits(&sandbox, &["what", "did", "I", "ask", "about", "module", "7?"])[0];
     assert_eq!((&best["kind"], &best["speaker"]), (&json!("message"), &json!("human")), "{best}");
     assert!(best["snippet"].as_str().unwrap().contains("module 7"), "{best}");
     let (seq, thread) = (best["seq"].as_u64().unwrap(), best["thread_id"].as_str().unwrap());
@@ -34,14 +34,14 @@ fn m11_a_plain_question_finds_the_original_words_and_their_place() {
     assert_eq!(way, format!("segue history {} --around 15", &thread[..8]));
     let words: Vec<&str> = way.split(' ').skip(1).collect();
     let page = sandbox.run(&words).stdout;
-    let asked: Vec<&str> = page.lines().filter(|line| line.contains("asked for")).collect();
-    assert_eq!(asked, ["you #15 2026-11-20 10:14 · asked for"], "{page}");
+    let asked: Vec<&str> = page.lines().filter(|line| line.contains("requested")).collect();
+    assert_eq!(asked, ["you #15 2026-11-20 10:14 · requested"], "{page}");
     assert!(page.contains("#11 ") && page.contains("#19 ") && !page.contains("#10 "), "{page}");
 }
 
 #[test]
 fn m11_around_an_event_there_is_what_there_is() {
-    let sandbox = long_thread(Sandbox::new(), 12);
+    let sandbox = long_thread(TestSandbox::new(), 12);
     let seqs = |args: &[&str]| -> Vec<u64> {
         let page = sandbox.json(&[&["history", "last", "--json"], args].concat());
         page["entries"].as_array().unwrap().iter().map(|entry| entry["seq"].as_u64().unwrap()).collect()
@@ -55,27 +55,27 @@ fn m11_around_an_event_there_is_what_there_is() {
 
 #[test]
 fn a_search_is_narrowed_by_thread_time_kind_and_assistant() {
-    let server = remembering();
-    let sandbox = over_budget(&server);
+    let server = summarizing_server();
+    let sandbox = over_budget_sandbox(&server);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
-    sandbox.run(&["import", &sandbox.session()]);
+    sandbox.run(&["import", &sandbox.write_session()]);
     let threads = sandbox.threads();
     let long = threads.iter().find(|thread| thread["message_count"] == 26).unwrap();
     let long = long["thread_id"].as_str().unwrap();
     let kinds = |args: &[&str]| -> Vec<String> {
-        hits(&sandbox, args).iter().map(|hit| hit["kind"].as_str().unwrap().to_owned()).collect()
+        search_hits(&sandbox, args).iter().map(|hit| hit["kind"].as_str().unwrap().to_owned()).collect()
     };
     assert!(kinds(&["parses line by line"]).contains(&"summary".to_owned()));
     assert_eq!(kinds(&["parses line by line", "--kind", "summary"]), ["summary"]);
     assert!(!kinds(&["parses line", "--kind", "message"]).contains(&"summary".to_owned()));
-    let of = |args: &[&str]| hits(&sandbox, args).len();
+    let of = |args: &[&str]| search_hits(&sandbox, args).len();
     assert!(of(&["clock", "test"]) > 0 && of(&["clock", "test", "--thread", long]) == 0);
     assert!(of(&["module", "--since", "2026-11-20T10:22"]) < of(&["module", "--limit", "100"]));
     assert_eq!(of(&["module", "--since", "2126-01-01"]), 0);
     assert_eq!(of(&["module", "--agent", "nobody"]), 0);
     assert_eq!(of(&["module", "--limit", "2"]), 2);
     let told = sandbox.run(&["search", "parses line by line", "--kind", "summary"]);
-    assert!(told.stdout.contains("summary of turns 1–"), "{told:?}");
+    assert!(told.stdout.contains("summary of messages 1–"), "{told:?}");
     let way = told.stderr.split('`').nth(1).unwrap();
     assert!(way.starts_with("segue memory trace ") && way.ends_with(" --after 0"), "{told:?}");
     assert_eq!(sandbox.run(&way.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
@@ -83,9 +83,9 @@ fn a_search_is_narrowed_by_thread_time_kind_and_assistant() {
 
 #[test]
 fn m11_the_summary_of_a_handoff_is_found() {
-    let sandbox = Sandbox::new();
-    let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
-    let hit = &hits(&sandbox, &["retries_after_timeout", "--kind", "handoff"])[0];
+    let sandbox = TestSandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
+    let hit = &search_hits(&sandbox, &["retries_after_timeout", "--kind", "handoff"])[0];
     for (field, of) in [("parent_thread_id", "thread_id"), ("child_thread_id", "child_thread_id")] {
         assert_eq!(hit[field], report[of], "{field}: {hit}");
     }
@@ -97,13 +97,13 @@ fn m11_the_summary_of_a_handoff_is_found() {
 
 #[test]
 fn what_is_not_found_is_no_failure_and_what_is_no_search_is_one() {
-    let sandbox = long_thread(Sandbox::new(), 2);
+    let sandbox = long_thread(TestSandbox::new(), 2);
     let none = sandbox.run(&["search", "xylophone"]);
-    assert_eq!((none.code, none.stdout.as_str()), (0, "Nothing was found about `xylophone`.\n"), "{none:?}");
+    assert_eq!((none.code, none.stdout.as_str()), (0, "No matches for `xylophone`.\n"), "{none:?}");
     assert_eq!(sandbox.json(&["search", "xylophone", "--json"])["hits"], json!([]));
-    sandbox.run(&["search", " "]).assert_told(2, "no words were given");
-    sandbox.run(&["search", "…"]).assert_told(2, "no word");
-    sandbox.run(&["search", "x", "--thread", "ffffffff"]).assert_told(2, "find a thread");
+    sandbox.run(&["search", " "]).assert_error(2, "no words were given");
+    sandbox.run(&["search", "…"]).assert_error(2, "no word");
+    sandbox.run(&["search", "x", "--thread", "ffffffff"]).assert_error(2, "find a thread");
     let since = sandbox.run(&["search", "x", "--since", "yesterday"]);
     assert!(since.code == 2 && since.stderr.contains("write 2026-03-01, "), "{since:?}");
     for args in [&["search"][..], &["search", "x", "--kind", "thing"], &["search", "x", "--limit", "0"]] {
@@ -114,7 +114,7 @@ fn what_is_not_found_is_no_failure_and_what_is_no_search_is_one() {
 
 #[test]
 fn found_words_stand_out_on_a_terminal() {
-    let sandbox = long_thread(Sandbox::new(), 2);
+    let sandbox = long_thread(TestSandbox::new(), 2);
     let told = sandbox.run(&["search", "module", "--color", "always"]).stdout;
     assert!(told.contains("\u{1b}[1mmodule\u{1b}[22m") && told.contains("\u{1b}[2m  #"), "{told:?}");
 }

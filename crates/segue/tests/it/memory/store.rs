@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::TestSandbox;
 
 #[test]
 fn what_is_put_is_found_listed_and_removed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let put = sandbox.json(&["store", "put", "users.ada", "tea", r#"{"kind":"green","cups":3}"#, "--json"]);
     assert_eq!(put, json!({"namespace": ["users", "ada"], "key": "tea", "withheld": 0}));
-    let file = sandbox.file("coffee.json", r#"{"kind": "none", "cups": 0}"#);
+    let file = sandbox.write_file("coffee.json", r#"{"kind": "none", "cups": 0}"#);
     let told = sandbox.run(&["store", "put", "users.ada", "coffee", "--file", &file]);
-    assert_eq!((told.code, told.stdout.as_str()), (0, "Kept `coffee` in `users.ada`.\n"), "{told:?}");
+    assert_eq!((told.code, told.stdout.as_str()), (0, "Stored `coffee` in `users.ada`.\n"), "{told:?}");
     let told =
         sandbox.run_with(&["store", "put", "users.bob", "tea", "-"], r#"{"kind": "black", "cups": 7}"#);
     assert_eq!(told.code, 0, "{told:?}");
@@ -44,30 +44,30 @@ fn what_is_put_is_found_listed_and_removed() {
 
     assert_eq!(sandbox.json(&["store", "delete", "users.ada", "tea", "--json"]), json!({"deleted": true}));
     assert_eq!(sandbox.json(&["store", "delete", "users.ada", "tea", "--json"]), json!({"deleted": false}));
-    sandbox.run(&["store", "get", "users.ada", "tea"]).assert_told(2, "find `tea` in `users.ada`");
+    sandbox.run(&["store", "get", "users.ada", "tea"]).assert_error(2, "find `tea` in `users.ada`");
 }
 
 #[test]
 fn m16_a_secret_is_withheld_from_the_store_with_a_count() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(4));
     let told = sandbox.run(&["store", "put", "users.ada", "key", &json!({"key": key}).to_string()]);
-    assert!(told.code == 0 && told.stderr.contains("1 secret was withheld."), "{told:?}");
+    assert!(told.code == 0 && told.stderr.contains("1 secret was redacted."), "{told:?}");
     assert!(!sandbox.run(&["store", "get", "users.ada", "key"]).stdout.contains(&key));
 }
 
 #[test]
 fn what_cannot_be_kept_is_told_with_what_can() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let put = |args: &[&str]| sandbox.run(&[&["store", "put"], args].concat());
-    put(&["users", "a", "[1]"]).assert_told(2, "its value is no object");
-    put(&["users", "a", "{"]).assert_told(2, "it is no JSON");
-    put(&["langgraph.x", "a", "{}"]).assert_told(2, "reserved");
-    put(&["users..x", "a", "{}"]).assert_told(2, "no label");
-    put(&["users", "a", "--file", "nowhere.json"]).assert_told(2, "nowhere.json");
+    put(&["users", "a", "[1]"]).assert_error(2, "its value is no object");
+    put(&["users", "a", "{"]).assert_error(2, "it is not JSON");
+    put(&["langgraph.x", "a", "{}"]).assert_error(2, "reserved");
+    put(&["users..x", "a", "{}"]).assert_error(2, "no label");
+    put(&["users", "a", "--file", "nowhere.json"]).assert_error(2, "nowhere.json");
     assert_eq!(put(&["users", "a"]).code, 2);
     assert_eq!(put(&["users", "a", "{}", "--file", "x"]).code, 2);
-    sandbox.run(&["store", "search", "--where", "cups"]).assert_told(2, "read the condition `cups`");
+    sandbox.run(&["store", "search", "--where", "cups"]).assert_error(2, "read the condition `cups`");
     let none = sandbox.run(&["store", "search"]);
-    assert_eq!((none.code, none.stdout.as_str()), (0, "Nothing is kept there.\n"), "{none:?}");
+    assert_eq!((none.code, none.stdout.as_str()), (0, "There are no items.\n"), "{none:?}");
 }

@@ -6,48 +6,49 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use crate::compact::{condensing, long_thread};
-use crate::handoff::{edit, pending, summary_draft};
-use crate::sandbox::Sandbox;
-use crate::serve::owner;
-use crate::serving::Serving;
+use crate::compact::{compacting_server, long_thread};
+use crate::handoff::{edit_decision, leave_pending_handoff, summary_draft};
+use crate::sandbox::TestSandbox;
+use crate::serve::owner_client;
+use crate::server::ServeProcess;
 
 /// A key as a provider makes it, which nobody may see again.
-const PLANTED: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
+const PLANTED_KEY: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
 
 /// A command that keeps what it is told, an object a line.
-const KEEP: &str = "cat >> told.jsonl; echo >> told.jsonl";
+const KEEP_COMMAND: &str = "cat >> told.jsonl; echo >> told.jsonl";
 
-fn with_hooks(sandbox: Sandbox, hooks: &str) -> Sandbox {
+fn with_hooks(sandbox: TestSandbox, hooks: &str) -> TestSandbox {
     std::fs::create_dir_all(sandbox.home()).unwrap();
     std::fs::write(sandbox.home().join("config.toml"), hooks).unwrap();
     sandbox
 }
 
-fn hook(on: &str, command: &str) -> String {
+fn hook_config(on: &str, command: &str) -> String {
     format!("[[hooks]]\non = [{on}]\ncommand = '''{command}'''\n")
 }
 
-fn told(sandbox: &Sandbox) -> Vec<Value> {
-    let kept = std::fs::read_to_string(sandbox.work().join("told.jsonl")).unwrap_or_default();
+fn hook_payloads(sandbox: &TestSandbox) -> Vec<Value> {
+    let kept = std::fs::read_to_string(sandbox.work_folder().join("told.jsonl")).unwrap_or_default();
     kept.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
 fn a_handoff_is_told_of_when_it_is_proposed_and_when_it_is_accepted_and_each_run_when_it_ends() {
-    let server = Server::start(Script::new(["Retries", "Retries in a file"].map(summary_draft))).unwrap();
+    let server =
+        ScriptedServer::start(Script::new(["Retries", "Retries in a file"].map(summary_draft))).unwrap();
     let every = r#""handoff.proposed", "handoff.accepted", "run.ended""#;
-    let sandbox = with_hooks(Sandbox::new().with_model(&server), &hook(every, KEEP));
-    let report = pending(&sandbox);
+    let sandbox = with_hooks(TestSandbox::new().with_model(&server), &hook_config(every, KEEP_COMMAND));
+    let report = leave_pending_handoff(&sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap().to_owned();
-    for decision in [edit(json!({"feedback": "name the file"})), json!({"type": "approve"})] {
-        let file = sandbox.file("decision.json", json!({"decisions": [decision]}).to_string());
+    for decision in [edit_decision(json!({"feedback": "name the file"})), json!({"type": "approve"})] {
+        let file = sandbox.write_file("decision.json", json!({"decisions": [decision]}).to_string());
         let ended = sandbox.run(&["handoff", "--decide", &id, "--decision-file", &file, "--json"]);
         assert!([0, 3].contains(&ended.code), "{ended:?}");
     }
-    let told = told(&sandbox);
+    let told = hook_payloads(&sandbox);
     let names: Vec<&str> = told.iter().map(|one| one["hook"].as_str().unwrap()).collect();
     assert_eq!(
         names,
@@ -70,30 +71,32 @@ fn a_handoff_is_told_of_when_it_is_proposed_and_when_it_is_accepted_and_each_run
 
 #[test]
 fn m16_no_key_is_among_what_a_hook_is_told_in_any_place() {
-    let answer = format!("It is {PLANTED}, and it works.");
-    let server = Server::start(Script::new([Reply::text(answer)])).unwrap();
-    let sandbox = with_hooks(Sandbox::new().with_model(&server), &hook(r#""run.ended""#, KEEP));
-    assert_eq!(sandbox.run(&["run", "-p", &format!("remember {PLANTED}")]).code, 0);
-    let told = told(&sandbox);
+    let answer = format!("It is {PLANTED_KEY}, and it works.");
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text(answer)])).unwrap();
+    let sandbox =
+        with_hooks(TestSandbox::new().with_model(&server), &hook_config(r#""run.ended""#, KEEP_COMMAND));
+    assert_eq!(sandbox.run(&["run", "-p", &format!("remember {PLANTED_KEY}")]).code, 0);
+    let told = hook_payloads(&sandbox);
     assert!(told[0]["run"]["answer"].as_str().unwrap().ends_with("and it works."), "{told:?}");
     assert!(!json!(told).to_string().contains("aB3dE5f"), "{told:?}");
 }
 
 #[test]
 fn e18_a_hook_may_refuse_a_compaction_and_is_asked_only_about_one_that_would_happen() {
-    let server = condensing();
-    let refusing = format!("{KEEP}; echo '{{\"veto\": \"not while we deploy\"}}'");
-    let hooks = hook(r#""compaction.before""#, &refusing) + &hook(r#""compaction.after""#, KEEP);
+    let server = compacting_server();
+    let refusing = format!("{KEEP_COMMAND}; echo '{{\"veto\": \"not while we deploy\"}}'");
+    let hooks = hook_config(r#""compaction.before""#, &refusing)
+        + &hook_config(r#""compaction.after""#, KEEP_COMMAND);
     // Where nothing is condensed nobody is asked.
-    let short = with_hooks(long_thread(Sandbox::new(), 3).with_model(&server), &hooks);
+    let short = with_hooks(long_thread(TestSandbox::new(), 3).with_model(&server), &hooks);
     assert!(short.run(&["compact", "last"]).stdout.contains("Nothing to compact"));
-    assert_eq!(told(&short).len(), 0);
-    let sandbox = with_hooks(long_thread(Sandbox::new(), 20).with_model(&server), &hooks);
+    assert_eq!(hook_payloads(&short).len(), 0);
+    let sandbox = with_hooks(long_thread(TestSandbox::new(), 20).with_model(&server), &hooks);
     assert_eq!(sandbox.run(&["compact", "last", "--preview"]).code, 0);
-    assert_eq!(told(&sandbox).len(), 0);
+    assert_eq!(hook_payloads(&sandbox).len(), 0);
     let refused = sandbox.run(&["compact", "last"]);
-    refused.assert_told(1, "not while we deploy");
-    let told = told(&sandbox);
+    refused.assert_error(1, "not while we deploy");
+    let told = hook_payloads(&sandbox);
     assert_eq!(
         (told.len(), &told[0]["hook"], &told[0]["seq"]),
         (1, &json!("compaction.before"), &Value::Null)
@@ -101,43 +104,45 @@ fn e18_a_hook_may_refuse_a_compaction_and_is_asked_only_about_one_that_would_hap
     assert_eq!(told[0]["compaction"]["trigger"], "manual");
     assert!(told[0]["compaction"]["summary"].as_str().unwrap().contains("retry test"));
     let history = sandbox.run(&["history", "last"]).stdout;
-    assert!(!history.contains("messages condensed"), "{history}");
+    assert!(!history.contains("messages compacted"), "{history}");
 }
 
 #[test]
 fn e18_a_hook_that_fails_before_a_compaction_is_reported_and_blocks_nothing() {
-    let server = condensing();
-    let hooks = hook(r#""compaction.before""#, "echo 'no such queue' >&2; exit 7")
-        + &hook(r#""compaction.after""#, KEEP);
-    let sandbox = with_hooks(long_thread(Sandbox::new(), 20).with_model(&server), &hooks);
+    let server = compacting_server();
+    let hooks = hook_config(r#""compaction.before""#, "echo 'no such queue' >&2; exit 7")
+        + &hook_config(r#""compaction.after""#, KEEP_COMMAND);
+    let sandbox = with_hooks(long_thread(TestSandbox::new(), 20).with_model(&server), &hooks);
     let condensed = sandbox.run(&["compact", "last"]);
     assert_eq!(condensed.code, 0, "{condensed:?}");
     assert!(condensed.stderr.contains("no such queue"), "{condensed:?}");
-    let told = told(&sandbox);
+    let told = hook_payloads(&sandbox);
     assert_eq!((told.len(), &told[0]["hook"]), (1, &json!("compaction.after")), "{told:?}");
     assert!(told[0]["compaction"]["replaced_count"].as_u64().unwrap() > 0);
 }
 
 #[test]
 fn a_hook_that_hangs_or_fails_is_reported_once_and_changes_nothing() {
-    let server = Server::start(Script::new([Reply::text("Done.")])).unwrap();
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("Done.")])).unwrap();
     let hanging =
         "[[hooks]]\non = [\"run.ended\"]\nname = \"slow\"\ncommand = \"sleep 600\"\ntimeout_seconds = 1\n";
-    let hooks = hanging.to_owned() + &hook(r#""run.ended""#, "exit 4") + &hook(r#""run.ended""#, KEEP);
-    let mut sandbox = with_hooks(Sandbox::new().with_model(&server), &hooks);
-    sandbox.set("SEGUE_LOG", "warn");
-    sandbox.set("SEGUE_LOG_FORMAT", "json");
-    let log = sandbox.work().join("log");
-    sandbox.set("SEGUE_LOG_FILE", log.to_str().unwrap());
+    let hooks = hanging.to_owned()
+        + &hook_config(r#""run.ended""#, "exit 4")
+        + &hook_config(r#""run.ended""#, KEEP_COMMAND);
+    let mut sandbox = with_hooks(TestSandbox::new().with_model(&server), &hooks);
+    sandbox.set_variable("SEGUE_LOG", "warn");
+    sandbox.set_variable("SEGUE_LOG_FORMAT", "json");
+    let log = sandbox.work_folder().join("log");
+    sandbox.set_variable("SEGUE_LOG_FILE", log.to_str().unwrap());
     let ended = sandbox.run(&["run", "-p", "go"]);
     assert_eq!((ended.code, ended.stdout.trim()), (0, "Done."));
-    assert_eq!(told(&sandbox).len(), 1, "each waits for itself alone");
+    assert_eq!(hook_payloads(&sandbox).len(), 1, "each waits for itself alone");
     for reported in
-        ["hook `slow` was not told of run.ended: failed to wait for it: it took longer than 1 s", "status 4"]
+        ["hook `slow` did not get run.ended: failed to wait for it: it took longer than 1 s", "status 4"]
     {
         assert_eq!(ended.stderr.matches(reported).count(), 1, "{ended:?}");
     }
-    let logged: String = std::fs::read_dir(sandbox.work())
+    let logged: String = std::fs::read_dir(sandbox.work_folder())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log")))
@@ -151,37 +156,41 @@ fn a_hook_that_hangs_or_fails_is_reported_once_and_changes_nothing() {
 
 #[test]
 fn a_program_that_a_hook_calls_calls_no_hook() {
-    let server = Server::start(Script::new(["Done.", "Done again."].map(Reply::text))).unwrap();
-    let program = crate::sandbox::binary().display().to_string();
-    let again = format!("{KEEP}; '{program}' run -p again > again.txt");
-    let sandbox = with_hooks(Sandbox::new().with_model(&server), &hook(r#""run.ended""#, &again));
+    let server =
+        ScriptedServer::start(Script::new(["Done.", "Done again."].map(ScriptedReply::text))).unwrap();
+    let program = crate::sandbox::binary_path().display().to_string();
+    let again = format!("{KEEP_COMMAND}; '{program}' run -p again > again.txt");
+    let sandbox = with_hooks(TestSandbox::new().with_model(&server), &hook_config(r#""run.ended""#, &again));
     assert_eq!(sandbox.run(&["run", "-p", "go"]).code, 0);
-    assert_eq!(told(&sandbox).len(), 1);
-    assert_eq!(std::fs::read_to_string(sandbox.work().join("again.txt")).unwrap().trim(), "Done again.");
+    assert_eq!(hook_payloads(&sandbox).len(), 1);
+    assert_eq!(
+        std::fs::read_to_string(sandbox.work_folder().join("again.txt")).unwrap().trim(),
+        "Done again."
+    );
 }
 
 #[test]
 fn a_hook_that_makes_no_sense_is_told_before_anything_is_done() {
-    let sandbox = with_hooks(Sandbox::new(), "[[hooks]]\non = [\"run.begun\"]\ncommand = \"true\"\n");
+    let sandbox = with_hooks(TestSandbox::new(), "[[hooks]]\non = [\"run.begun\"]\ncommand = \"true\"\n");
     let refused = sandbox.run(&["threads", "list"]);
-    refused.assert_told(1, "compaction.before");
-    let sandbox = with_hooks(Sandbox::new(), "[[hooks]]\non = [\"run.ended\"]\n");
-    sandbox.run(&["threads", "list"]).assert_told(1, "needs a `command` or a `url`");
+    refused.assert_error(1, "compaction.before");
+    let sandbox = with_hooks(TestSandbox::new(), "[[hooks]]\non = [\"run.ended\"]\n");
+    sandbox.run(&["threads", "list"]).assert_error(1, "needs a `command` or a `url`");
 }
 
 /// A pipe with a name that a hook holds open as long as it lives.
-struct Held(std::fs::File);
+struct HookPipe(std::fs::File);
 
-impl Held {
-    fn new(sandbox: &Sandbox) -> Self {
-        let path = sandbox.work().join("held");
+impl HookPipe {
+    fn new(sandbox: &TestSandbox) -> Self {
+        let path = sandbox.work_folder().join("held");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
         Self(std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).unwrap())
     }
 
     /// Waits until the hook has said something.
-    fn until_said(&mut self) {
+    fn wait_for_output(&mut self) {
         let mut byte = [0];
         while self.0.read(&mut byte).ok() != Some(1) {
             std::thread::yield_now();
@@ -189,7 +198,7 @@ impl Held {
     }
 
     /// Waits until nobody holds it open.
-    fn until_let_go(mut self) {
+    fn wait_until_closed(mut self) {
         while self.0.read(&mut [0; 64]).ok() != Some(0) {
             std::thread::yield_now();
         }
@@ -199,77 +208,82 @@ impl Held {
 #[test]
 fn a_signal_ends_the_waiting_for_hooks_and_what_they_had_begun() {
     for signal in [Signal::INT, Signal::TERM] {
-        let server = Server::start(Script::new([Reply::text("Done.")])).unwrap();
-        let hanging = hook(r#""run.ended""#, "exec > held; echo .; sleep 600 & sleep 600");
-        let sandbox = with_hooks(Sandbox::new().with_model(&server), &hanging);
-        let mut held = Held::new(&sandbox);
+        let server = ScriptedServer::start(Script::new([ScriptedReply::text("Done.")])).unwrap();
+        let hanging = hook_config(r#""run.ended""#, "exec > held; echo .; sleep 600 & sleep 600");
+        let sandbox = with_hooks(TestSandbox::new().with_model(&server), &hanging);
+        let mut held = HookPipe::new(&sandbox);
         let mut command = sandbox.command(&["run", "-p", "go"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         told.find(|line| line.contains("Waiting for a call of hooks")).unwrap();
-        held.until_said();
+        held.wait_for_output();
         kill_process(Pid::from_child(&child), signal).unwrap();
         let told: String = told.collect();
         let ended = child.wait_with_output().unwrap();
         // What was asked for is done.
         assert_eq!((ended.status.code(), &*ended.stdout), (Some(0), &b"Done.\n"[..]), "{ended:?}");
         assert!(
-            told.contains("was not told of run.ended: failed to tell it before the program ended"),
+            told.contains("did not get run.ended: failed to tell it before the program ended"),
             "{told}"
         );
-        held.until_let_go();
+        held.wait_until_closed();
     }
 }
 
 #[test]
 fn what_a_slow_hook_is_not_told_before_the_end_is_all_reported() {
-    let server = Server::start(Script::new([summary_draft("Retries")])).unwrap();
+    let server = ScriptedServer::start(Script::new([summary_draft("Retries")])).unwrap();
     let every = r#""handoff.proposed", "handoff.accepted", "run.ended""#;
     let slow =
         format!("[[hooks]]\non = [{every}]\nname = \"slow\"\ncommand = \"sleep 600\"\ntimeout_seconds = 1\n");
-    let sandbox = with_hooks(Sandbox::new().with_model(&server), &slow);
-    let ended = sandbox.run(&["handoff", &sandbox.session(), "--apply"]);
+    let sandbox = with_hooks(TestSandbox::new().with_model(&server), &slow);
+    let ended = sandbox.run(&["handoff", &sandbox.write_session(), "--apply"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    assert_eq!(ended.stderr.matches("hook `slow` was not told of").count(), 4, "{ended:?}");
+    assert_eq!(ended.stderr.matches("hook `slow` did not get").count(), 4, "{ended:?}");
 }
 
 #[test]
 fn every_end_of_a_run_whose_thread_goes_with_it_is_told_and_counted() {
-    const RUNS: usize = 24;
-    let server = Server::start(Script::new([Reply { always: true, ..Reply::text("Done.") }])).unwrap();
-    let sandbox = with_hooks(Sandbox::new().with_model(&server), &hook(r#""run.ended""#, KEEP));
-    let serving = Serving::start(&sandbox);
+    const RUN_COUNT: usize = 24;
+    let server =
+        ScriptedServer::start(Script::new([ScriptedReply { always: true, ..ScriptedReply::text("Done.") }]))
+            .unwrap();
+    let sandbox =
+        with_hooks(TestSandbox::new().with_model(&server), &hook_config(r#""run.ended""#, KEEP_COMMAND));
+    let serving = ServeProcess::start(&sandbox);
     let input = json!({"messages": [{"role": "user", "content": "go"}]});
     std::thread::scope(|scope| {
-        for _ in 0..RUNS {
+        for _ in 0..RUN_COUNT {
             scope.spawn(|| {
                 let body = json!({"assistant_id": "agent", "input": input});
-                owner(&serving).post("/runs/wait", &body).json();
+                owner_client(&serving).post("/runs/wait", &body).json();
             });
         }
     });
-    let counted = format!("segue_runs_total{{status=\"success\"}} {RUNS}");
-    while !owner(&serving).get("/metrics").text().contains(&counted) {
+    let counted = format!("segue_runs_total{{status=\"success\"}} {RUN_COUNT}");
+    while !owner_client(&serving).get("/metrics").text().contains(&counted) {
         std::thread::yield_now();
     }
     serving.signal(Signal::TERM);
-    assert_eq!(serving.ended(), Some(0));
-    assert_eq!(told(&sandbox).len(), RUNS);
+    assert_eq!(serving.wait_for_exit(), Some(0));
+    assert_eq!(hook_payloads(&sandbox).len(), RUN_COUNT);
 }
 
 /// Returns the keys of an object and of those in it.
-fn keys(value: &Value) -> Value {
+fn nested_keys(value: &Value) -> Value {
     match value {
-        Value::Object(object) => object.iter().map(|(key, value)| (key.clone(), keys(value))).collect(),
+        Value::Object(object) => {
+            object.iter().map(|(key, value)| (key.clone(), nested_keys(value))).collect()
+        }
         _ => Value::Null,
     }
 }
 
 #[test]
 fn the_page_on_hooks_shows_what_they_are_told() {
-    let server = condensing();
-    let every = Sandbox::new().with_model(&server);
-    let hooks = hook(r#""handoff.proposed", "run.ended", "compaction.after""#, KEEP);
+    let server = compacting_server();
+    let every = TestSandbox::new().with_model(&server);
+    let hooks = hook_config(r#""handoff.proposed", "run.ended", "compaction.after""#, KEEP_COMMAND);
     let sandbox = with_hooks(long_thread(every, 20), &hooks);
     assert_eq!(sandbox.run(&["compact", "last"]).code, 0);
     assert_eq!(sandbox.run(&["handoff", "last", "--apply"]).code, 0);
@@ -280,8 +294,8 @@ fn the_page_on_hooks_shows_what_they_are_told() {
         .map(|block| serde_json::from_str(block.split("```").next().unwrap()).unwrap())
         .collect();
     for name in ["handoff.proposed", "compaction.after", "run.ended"] {
-        let of = |all: &[Value]| all.iter().find(|one| one["hook"] == name).map(keys);
-        assert_eq!(of(&shown), of(&told(&sandbox)), "{name}");
+        let of = |all: &[Value]| all.iter().find(|one| one["hook"] == name).map(nested_keys);
+        assert_eq!(of(&shown), of(&hook_payloads(&sandbox)), "{name}");
         assert!(of(&shown).is_some(), "{name}");
     }
 }

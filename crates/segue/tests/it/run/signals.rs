@@ -5,35 +5,35 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use test_model::{Fault, Reply, Script, Server};
+use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::sandbox::Sandbox;
-use crate::terminal::Terminal;
+use crate::sandbox::TestSandbox;
+use crate::terminal::PtyTerminal;
 
 const PROMPT: &str = "segue> ";
 
-fn stalling() -> Server {
-    Server::start(Script::new([
-        Reply::text("Half of it.\n").then(Fault::Stall),
-        Reply { always: true, ..Reply::text("Going on.\n") },
+fn stalling_server() -> ScriptedServer {
+    ScriptedServer::start(Script::new([
+        ScriptedReply::text("Half of it.\n").with_fault(ScriptedFault::Stall),
+        ScriptedReply { always: true, ..ScriptedReply::text("Going on.\n") },
     ]))
     .unwrap()
 }
 
-fn send(child: &Child, signal: Signal) {
+fn send_signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 #[test]
 fn j5_a_signal_stops_a_run_and_keeps_what_had_arrived() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
-        let server = stalling();
-        let sandbox = Sandbox::new().with_model(&server);
+        let server = stalling_server();
+        let sandbox = TestSandbox::new().with_model(&server);
         let mut command = sandbox.command(&["run", "-p", "tell me", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         lines.find(|line| line.contains("Half of it.")).unwrap();
-        send(&child, signal);
+        send_signal(&child, signal);
         let last: Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{signal:?}");
         assert_eq!((&last["status"], &last["exit_code"]), (&json!("cancelled"), &json!(130)), "{last}");
@@ -48,31 +48,35 @@ fn j5_a_signal_stops_a_run_and_keeps_what_had_arrived() {
 fn j5_a_second_signal_does_not_wait_for_a_call_that_will_not_stop() {
     // The command leaves the group that a stop ends, and keeps the pipe of its output open.
     let command = "setsid sh -c 'trap \"\" TERM; echo away; exec sleep 20'";
-    let server =
-        Server::start(Script::new([Reply::call("c1", "execute", json!({"command": command}))])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
+    let server = ScriptedServer::start(Script::new([ScriptedReply::call(
+        "c1",
+        "execute",
+        json!({"command": command}),
+    )]))
+    .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
     let mut command = sandbox.command(&["run", "-p", "go", "--approve", "allow", "--json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     lines.find(|line| line.contains("away")).unwrap();
     for _ in 0..3 {
-        send(&child, Signal::TERM);
+        send_signal(&child, Signal::TERM);
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]
 fn j5_a_chat_is_left_after_its_turn_came_to_rest() {
-    let server = stalling();
-    let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    let server = stalling_server();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("tell me\r");
+    terminal.press_keys("tell me\r");
     terminal.wait_for("Half of it.");
     terminal.signal(Signal::TERM);
     let (code, screen) = terminal.end();
     assert_eq!(code, 130, "{screen}");
-    assert!(screen.contains("Stopped. What had arrived is kept."), "{screen}");
+    assert!(screen.contains("Stopped. Everything that had arrived is kept."), "{screen}");
     let history = sandbox.json(&["history", "last", "--json"]);
     assert_eq!(history["entries"][1]["incomplete"], true, "{history}");
 }
@@ -80,11 +84,11 @@ fn j5_a_chat_is_left_after_its_turn_came_to_rest() {
 #[test]
 fn j5_a_chat_is_left_from_its_prompt() {
     for (signal, dumb) in [(Signal::TERM, false), (Signal::HUP, false), (Signal::TERM, true)] {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         if dumb {
-            sandbox.set("TERM", "dumb");
+            sandbox.set_variable("TERM", "dumb");
         }
-        let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+        let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
         terminal.wait_for(PROMPT);
         terminal.signal(signal);
         assert_eq!(terminal.end().0, 130, "{signal:?}");
@@ -93,20 +97,24 @@ fn j5_a_chat_is_left_from_its_prompt() {
 
 #[test]
 fn control_c_leaves_a_prompt_that_can_only_print_when_it_comes_twice() {
-    let mut sandbox = Sandbox::new();
-    sandbox.set("TERM", "dumb");
-    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    let mut sandbox = TestSandbox::new();
+    sandbox.set_variable("TERM", "dumb");
+    let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
-    terminal.keys("\x03");
-    terminal.wait_for("Ctrl-C once more");
-    terminal.keys("\x03");
+    terminal.press_keys("\x03");
+    terminal.wait_for("Press Ctrl-C again");
+    terminal.press_keys("\x03");
     assert_eq!(terminal.end().0, 130);
 }
 
 #[test]
 fn a_reader_that_goes_away_ends_the_program_quietly() {
-    let server = Server::start(Script::new([Reply { always: true, ..Reply::text("Heard.\n") }])).unwrap();
-    let sandbox = Sandbox::new().with_model(&server);
+    let server = ScriptedServer::start(Script::new([ScriptedReply {
+        always: true,
+        ..ScriptedReply::text("Heard.\n")
+    }]))
+    .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
     for args in [&["run", "-p", "hi", "--json"][..], &["threads", "list"], &["history", "last"], &["models"]]
     {
         let mut command = sandbox.command(args);

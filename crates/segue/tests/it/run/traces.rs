@@ -3,52 +3,57 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use test_model::{Reply, Script, Server};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use crate::collector::{Collector, Span};
-use crate::handoff::{edit, pending, summary_draft};
-use crate::sandbox::Sandbox;
+use crate::collector::{CollectedSpan, TraceCollector};
+use crate::handoff::{edit_decision, leave_pending_handoff, summary_draft};
+use crate::sandbox::TestSandbox;
 
 /// A key as a provider makes it, which nobody may see again.
-const PLANTED: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
+const PLANTED_KEY: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
 
-fn decide(sandbox: &Sandbox, id: &str, decision: &Value) {
-    let file = sandbox.file("decision.json", json!({"decisions": [decision]}).to_string());
+fn decide_handoff(sandbox: &TestSandbox, id: &str, decision: &Value) {
+    let file = sandbox.write_file("decision.json", json!({"decisions": [decision]}).to_string());
     let ended = sandbox.run(&["handoff", "--decide", id, "--decision-file", &file, "--json"]);
     assert!([0, 3].contains(&ended.code), "{ended:?}");
 }
 
 /// A handoff that is refined twice and accepted, each by a program of its own, with whatever the sandbox has set.
-fn refined_twice(sandbox: &Sandbox) -> Value {
-    let report = pending(sandbox);
+fn refine_twice_and_accept(sandbox: &TestSandbox) -> Value {
+    let report = leave_pending_handoff(sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap().to_owned();
-    decide(sandbox, &id, &edit(json!({"feedback": "name the file"})));
-    decide(sandbox, &id, &edit(json!({"feedback": format!("shorter, and forget {PLANTED}")})));
-    decide(sandbox, &id, &json!({"type": "approve"}));
+    decide_handoff(sandbox, &id, &edit_decision(json!({"feedback": "name the file"})));
+    decide_handoff(
+        sandbox,
+        &id,
+        &edit_decision(json!({"feedback": format!("shorter, and forget {PLANTED_KEY}")})),
+    );
+    decide_handoff(sandbox, &id, &json!({"type": "approve"}));
     report
 }
 
-fn with_drafts() -> (Sandbox, Server) {
+fn start_with_drafts() -> (TestSandbox, ScriptedServer) {
     let drafts = ["Retries", "Retries in a file", "Retries, shorter"].map(summary_draft);
-    let server = Server::start(Script::new(drafts)).unwrap();
-    (Sandbox::new().with_model(&server), server)
+    let server = ScriptedServer::start(Script::new(drafts)).unwrap();
+    (TestSandbox::new().with_model(&server), server)
 }
 
-fn named<'s>(spans: &'s [Span], name: &str) -> Vec<&'s Span> {
+fn spans_named<'s>(spans: &'s [CollectedSpan], name: &str) -> Vec<&'s CollectedSpan> {
     spans.iter().filter(|span| span.name == name).collect()
 }
 
 #[test]
 fn g4_a_collector_receives_each_draft_of_a_handoff_with_its_name_tags_metadata_and_parent() {
-    let collector = Collector::start();
-    let (mut sandbox, _server) = with_drafts();
-    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
-    let report = refined_twice(&sandbox);
-    let spans =
-        collector.until(|spans| !named(spans, "accept_handoff").is_empty() && named(spans, "run").len() == 4);
-    let runs = named(&spans, "run");
+    let collector = TraceCollector::start();
+    let (mut sandbox, _server) = start_with_drafts();
+    sandbox.set_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
+    let report = refine_twice_and_accept(&sandbox);
+    let spans = collector.wait_for_spans(|spans| {
+        !spans_named(spans, "accept_handoff").is_empty() && spans_named(spans, "run").len() == 4
+    });
+    let runs = spans_named(&spans, "run");
     for iteration in 0..3 {
-        let drafts = named(&spans, &format!("generate_handoff_summary_iter_{iteration}"));
+        let drafts = spans_named(&spans, &format!("generate_handoff_summary_iter_{iteration}"));
         let [draft] = drafts.as_slice() else { panic!("one span a draft: {drafts:?}") };
         let kind = if iteration == 0 { "initial" } else { "refinement" };
         let about = |key: &str| draft.attributes[&format!("langsmith.metadata.{key}")].clone();
@@ -64,22 +69,25 @@ fn g4_a_collector_receives_each_draft_of_a_handoff_with_its_name_tags_metadata_a
         assert_eq!(about("assistant_id"), "agent");
         let run = runs.iter().find(|run| run.span_id == draft.parent_id).unwrap();
         assert_eq!(run.trace_id, draft.trace_id);
-        let calls: Vec<&Span> = spans.iter().filter(|span| span.parent_id == draft.span_id).collect();
+        let calls: Vec<&CollectedSpan> =
+            spans.iter().filter(|span| span.parent_id == draft.span_id).collect();
         assert_eq!(calls.len(), 1, "{calls:?}");
         assert_eq!(calls[0].attributes["gen_ai.operation.name"], "chat");
         assert_eq!(calls[0].attributes["openinference.span.kind"], "LLM");
         assert_eq!(calls[0].attributes["gen_ai.usage.input_tokens"], 10);
     }
-    let refined = named(&spans, "generate_handoff_summary_iter_1");
+    let refined = spans_named(&spans, "generate_handoff_summary_iter_1");
     assert_eq!(refined[0].attributes["langsmith.metadata.feedback_preview"], "name the file");
     // A run's trace is the run.
     let ids: BTreeSet<String> =
         runs.iter().map(|run| run.attributes["segue.run_id"].as_str().unwrap().replace('-', "")).collect();
     assert_eq!(ids, runs.iter().map(|run| run.trace_id.clone()).collect());
-    let questions: BTreeSet<(String, String)> =
-        named(&spans, "interrupt").iter().map(|span| (span.trace_id.clone(), span.span_id.clone())).collect();
+    let questions: BTreeSet<(String, String)> = spans_named(&spans, "interrupt")
+        .iter()
+        .map(|span| (span.trace_id.clone(), span.span_id.clone()))
+        .collect();
     let answered: BTreeSet<(String, String)> =
-        named(&spans, "resume").iter().map(|span| span.links[0].clone()).collect();
+        spans_named(&spans, "resume").iter().map(|span| span.links[0].clone()).collect();
     assert_eq!((questions.len(), &answered), (3, &questions), "each answer is linked to its question");
     assert_eq!(runs[0].resource["service.name"], "segue");
 }
@@ -87,68 +95,69 @@ fn g4_a_collector_receives_each_draft_of_a_handoff_with_its_name_tags_metadata_a
 #[test]
 fn m16_nothing_that_was_said_leaves_unless_it_is_asked_for_and_no_secret_ever() {
     for content in [false, true] {
-        let collector = Collector::start();
-        let reply = format!("The clock is mended; {PLANTED} is what I used.");
-        let missing = json!({"path": format!("the\nescapement\n{PLANTED}")});
-        let server = Server::start(Script::new([
-            Reply::call("c1", "ls", json!({"path": "."})),
-            Reply::call("c2", "read_file", missing),
-            Reply::text(reply),
+        let collector = TraceCollector::start();
+        let reply = format!("The clock is mended; {PLANTED_KEY} is what I used.");
+        let missing = json!({"path": format!("the\nescapement\n{PLANTED_KEY}")});
+        let server = ScriptedServer::start(Script::new([
+            ScriptedReply::call("c1", "ls", json!({"path": "."})),
+            ScriptedReply::call("c2", "read_file", missing),
+            ScriptedReply::text(reply),
         ]))
         .unwrap();
-        let sandbox = Sandbox::new().with_model(&server);
+        let sandbox = TestSandbox::new().with_model(&server);
         std::fs::create_dir_all(sandbox.home()).unwrap();
         std::fs::write(
             sandbox.home().join("config.toml"),
             format!("[tracing]\nendpoint = \"{}/v1/traces\"\ncontent = {content}\nheaders = {{ x-api-key = \"k1\" }}\n", collector.url),
         )
         .unwrap();
-        let said = format!("mend the pendulum with {PLANTED}");
+        let said = format!("mend the pendulum with {PLANTED_KEY}");
         assert_eq!(sandbox.run(&["run", "-p", &said]).code, 0);
-        let spans = collector.until(|spans| !named(spans, "run").is_empty());
-        assert_eq!(named(&spans, "execute_tool ls")[0].attributes["gen_ai.tool.call.id"], "c1");
+        let spans = collector.wait_for_spans(|spans| !spans_named(spans, "run").is_empty());
+        assert_eq!(spans_named(&spans, "execute_tool ls")[0].attributes["gen_ai.tool.call.id"], "c1");
         assert!(collector.headers().contains(&"x-api-key: k1".to_owned()));
-        assert!(named(&spans, "execute_tool read_file")[0].failure.is_some());
+        assert!(spans_named(&spans, "execute_tool read_file")[0].failure.is_some());
         for words in ["mend the pendulum", "The clock is mended", "escapement"] {
-            assert_eq!(collector.has(words), content, "{words}");
+            assert_eq!(collector.has_received(words), content, "{words}");
         }
-        assert!(!collector.has(PLANTED));
+        assert!(!collector.has_received(PLANTED_KEY));
         let shown = sandbox.run(&["trace", "last", "--json"]).stdout;
-        assert!(!shown.contains(PLANTED), "{shown}");
+        assert!(!shown.contains(PLANTED_KEY), "{shown}");
     }
 }
 
 #[test]
 fn a_collector_that_is_away_costs_a_warning_and_nothing_else() {
-    let (mut sandbox, _server) = with_drafts();
+    let (mut sandbox, _server) = start_with_drafts();
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://someone:{PLANTED}@{free}"));
-    sandbox.set("SEGUE_LOG", "warn");
+    sandbox.set_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://someone:{PLANTED_KEY}@{free}"));
+    sandbox.set_variable("SEGUE_LOG", "warn");
     let ended = sandbox.run(&["run", "-p", "hello"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(ended.stderr.matches("failed to send traces").count(), 1, "{ended:?}");
-    assert!(!ended.stderr.contains(PLANTED), "{ended:?}");
-    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://someone:{PLANTED}@not an address"));
+    assert!(!ended.stderr.contains(PLANTED_KEY), "{ended:?}");
+    sandbox
+        .set_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://someone:{PLANTED_KEY}@not an address"));
     let ended = sandbox.run(&["threads", "list"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.stderr.contains("nothing is traced"), "{ended:?}");
-    assert!(!ended.stderr.contains(PLANTED), "{ended:?}");
+    assert!(ended.stderr.contains("no traces are exported"), "{ended:?}");
+    assert!(!ended.stderr.contains(PLANTED_KEY), "{ended:?}");
 }
 
 #[test]
 fn a_server_sends_what_it_does_and_what_is_left_when_it_stops() {
-    let collector = Collector::start();
-    let server = Server::start(Script::new([Reply::text("Done.").repeated()])).unwrap();
-    let mut sandbox = Sandbox::new().with_model(&server);
-    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
-    sandbox.set("OTEL_BSP_SCHEDULE_DELAY", "100");
-    let serving = crate::serving::Serving::start(&sandbox);
-    let api = crate::serve::owner(&serving);
+    let collector = TraceCollector::start();
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("Done.").with_repeat()])).unwrap();
+    let mut sandbox = TestSandbox::new().with_model(&server);
+    sandbox.set_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
+    sandbox.set_variable("OTEL_BSP_SCHEDULE_DELAY", "100");
+    let serving = crate::server::ServeProcess::start(&sandbox);
+    let api = crate::serve::owner_client(&serving);
     let run = json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "Go."}]}});
     let _ = api.post("/runs/wait", &run);
-    let spans = collector.until(|spans| !named(spans, "run").is_empty());
-    let (run, step) = (named(&spans, "run"), named(&spans, "step 1"));
+    let spans = collector.wait_for_spans(|spans| !spans_named(spans, "run").is_empty());
+    let (run, step) = (spans_named(&spans, "run"), spans_named(&spans, "step 1"));
     assert_eq!(step[0].parent_id, run[0].span_id);
     assert!(run[0].failure.is_none());
     let told = api.get("/metrics").text();
@@ -165,8 +174,8 @@ fn a_server_sends_what_it_does_and_what_is_left_when_it_stops() {
 
 #[test]
 fn a_trace_is_a_tree_of_a_run_a_thread_or_a_handoff() {
-    let (sandbox, _server) = with_drafts();
-    let report = refined_twice(&sandbox);
+    let (sandbox, _server) = start_with_drafts();
+    let report = refine_twice_and_accept(&sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
     let told = sandbox.run(&["trace", id]);
     assert_eq!(told.code, 0, "{told:?}");
@@ -223,18 +232,18 @@ fn a_trace_is_a_tree_of_a_run_a_thread_or_a_handoff() {
     assert_eq!(run.code, 0, "what is over is told and that is all: {run:?}");
     assert_eq!(run.stdout.lines().count(), spans.iter().filter(|span| span["run_id"] == run_id).count());
     for unknown in ["0192f0c1", " "] {
-        sandbox.run(&["trace", unknown]).assert_told(2, "find a run, a thread or a handoff");
+        sandbox.run(&["trace", unknown]).assert_error(2, "find a run, a thread or a handoff");
     }
 }
 
 #[test]
 fn logs_go_where_they_are_wanted_in_the_form_that_is_wanted() {
-    let (mut sandbox, _server) = with_drafts();
-    let log = sandbox.work().join("logs/segue.log");
+    let (mut sandbox, _server) = start_with_drafts();
+    let log = sandbox.work_folder().join("logs/segue.log");
     std::fs::create_dir(log.parent().unwrap()).unwrap();
-    let report = pending(&sandbox);
+    let report = leave_pending_handoff(&sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
-    let file = sandbox.file("decision.json", json!({"decisions": [{"type": "approve"}]}).to_string());
+    let file = sandbox.write_file("decision.json", json!({"decisions": [{"type": "approve"}]}).to_string());
     let log_file = log.to_str().unwrap();
     let ended = sandbox.run(&[
         "handoff",
@@ -261,32 +270,32 @@ fn logs_go_where_they_are_wanted_in_the_form_that_is_wanted() {
     let [line] = succeeded.as_slice() else { panic!("one line says so: {lines:?}") };
     assert_eq!((&line["level"], &line["handoff_id"]), (&json!("INFO"), &json!(id)));
     assert!(line["tokens_used"].is_u64() && line["model_run_id"].is_string(), "{line}");
-    let below_a_file = format!("{}/segue.log", sandbox.session());
+    let below_a_file = format!("{}/segue.log", sandbox.write_session());
     for (args, told) in [
         (["--log-level", "handoff=loud", "threads", "list"], "log at `handoff=loud`"),
         (["--log-file", below_a_file.as_str(), "threads", "list"], "log to "),
     ] {
-        sandbox.run(&args).assert_told(2, told);
+        sandbox.run(&args).assert_error(2, told);
     }
-    sandbox.set("SEGUE_LOG_FORMAT", "xml");
-    sandbox.run(&["threads", "list", "--log-level", "info"]).assert_told(2, "log as `xml`");
+    sandbox.set_variable("SEGUE_LOG_FORMAT", "xml");
+    sandbox.run(&["threads", "list", "--log-level", "info"]).assert_error(2, "log as `xml`");
 }
 
 #[test]
 fn what_a_sub_agent_did_is_told_below_the_call_it_was_made_with() {
-    let collector = Collector::start();
-    let server = Server::start(Script::new([
-        Reply::call("c1", "task", json!({"description": "count", "prompt": "Count the hens."})),
-        Reply::text("There are seven."),
-        Reply::text("Seven hens."),
+    let collector = TraceCollector::start();
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::call("c1", "task", json!({"description": "count", "prompt": "Count the hens."})),
+        ScriptedReply::text("There are seven."),
+        ScriptedReply::text("Seven hens."),
     ]))
     .unwrap();
-    let mut sandbox = Sandbox::new().with_model(&server);
-    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
+    let mut sandbox = TestSandbox::new().with_model(&server);
+    sandbox.set_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
     assert_eq!(sandbox.run(&["run", "-p", "How many hens?", "--approve", "allow"]).code, 0);
-    let spans = collector.until(|spans| named(spans, "run").len() == 2);
-    let call = named(&spans, "execute_tool task")[0];
-    let inner = *named(&spans, "run").iter().find(|run| run.parent_id == call.span_id).unwrap();
+    let spans = collector.wait_for_spans(|spans| spans_named(spans, "run").len() == 2);
+    let call = spans_named(&spans, "execute_tool task")[0];
+    let inner = *spans_named(&spans, "run").iter().find(|run| run.parent_id == call.span_id).unwrap();
     assert_eq!(inner.trace_id, call.trace_id, "one trace");
     let told: Vec<Value> = sandbox
         .run(&["trace", "last", "--json"])

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// How long an answer may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A client of a server.
 #[derive(Debug, Clone)]
-pub struct Api {
+pub struct ApiClient {
     pub addr: String,
     /// What it shows as `x-api-key`.
     pub key: Option<String>,
@@ -19,13 +19,13 @@ pub struct Api {
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl ApiResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -49,26 +49,26 @@ impl Answer {
     }
 }
 
-impl Api {
-    pub fn get(&self, path: &str) -> Answer {
+impl ApiClient {
+    pub fn get(&self, path: &str) -> ApiResponse {
         self.send("GET", path, &[], b"")
     }
 
-    pub fn delete(&self, path: &str) -> Answer {
+    pub fn delete(&self, path: &str) -> ApiResponse {
         self.send("DELETE", path, &[], b"")
     }
 
-    pub fn post(&self, path: &str, body: &Value) -> Answer {
+    pub fn post(&self, path: &str, body: &Value) -> ApiResponse {
         self.send("POST", path, &["content-type: application/json"], body.to_string().as_bytes())
     }
 
-    pub fn put(&self, path: &str, body: &Value) -> Answer {
+    pub fn put(&self, path: &str, body: &Value) -> ApiResponse {
         self.send("PUT", path, &["content-type: application/json"], body.to_string().as_bytes())
     }
 
-    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> ApiResponse {
         let mut connection = TcpStream::connect(&self.addr).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection.set_read_timeout(Some(ANSWER_WAIT_MAX)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.addr);
         for header in headers {
             head.push_str(&format!("{header}\r\n"));
@@ -82,11 +82,11 @@ impl Api {
         let _ = connection.write_all(body);
         let mut bytes = Vec::new();
         let _ = connection.read_to_end(&mut bytes);
-        answer(&bytes)
+        parse_response(&bytes)
     }
 }
 
-fn answer(bytes: &[u8]) -> Answer {
+fn parse_response(bytes: &[u8]) -> ApiResponse {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
     let head = std::str::from_utf8(&bytes[..end]).unwrap();
     let mut lines = head.lines();
@@ -97,11 +97,11 @@ fn answer(bytes: &[u8]) -> Answer {
         .collect();
     let is_chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
     let body = &bytes[end + 4..];
-    let body = if is_chunked { unchunked(body) } else { body.to_vec() };
-    Answer { status, headers, body }
+    let body = if is_chunked { decode_chunks(body) } else { body.to_vec() };
+    ApiResponse { status, headers, body }
 }
 
-fn unchunked(mut rest: &[u8]) -> Vec<u8> {
+fn decode_chunks(mut rest: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
         let size = std::str::from_utf8(&rest[..end]).unwrap();

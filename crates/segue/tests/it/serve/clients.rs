@@ -5,24 +5,24 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Staged;
+use super::StagedServer;
 
 /// The SDKs that JavaScript clients are locked to.
-const CURRENT: &str = "@langchain/langgraph-sdk";
+const CURRENT_SDK: &str = "@langchain/langgraph-sdk";
 const AGENT_CHAT_UI: &str = "sdk-1.8.10";
 const DEEP_AGENTS_UI: &str = "sdk-1.0.3";
 const DEER_FLOW: &str = "sdk-1.6.0";
 const TAGGED_LATEST: &str = "sdk-2.0.0";
 
-impl Staged {
+impl StagedServer {
     /// Runs a suite; what it prints is the failure's message.
-    fn passes(&self, command: &mut Command) {
-        command.args([self.serving.url(), &self.serving.key(), self.model.url()]);
-        succeeds(command);
+    fn assert_suite_passes(&self, command: &mut Command) {
+        command.args([self.serving.url(), &self.serving.owner_token(), self.model.url()]);
+        assert_succeeds(command);
     }
 }
 
-fn succeeds(command: &mut Command) {
+fn assert_succeeds(command: &mut Command) {
     let ended = command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -34,82 +34,84 @@ fn succeeds(command: &mut Command) {
     assert!(ended.status.success(), "{}", told.concat());
 }
 
-fn suites() -> PathBuf {
+fn suites_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
-fn python() -> PathBuf {
+fn python_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients/bin/python")
 }
 
-fn python_suite(name: &str) {
-    Staged::playing(&suites()).passes(Command::new(python()).arg(suites().join(name)));
+fn run_python_suite(name: &str) {
+    StagedServer::start(&suites_folder())
+        .assert_suite_passes(Command::new(python_path()).arg(suites_folder().join(name)));
 }
 
-fn javascript_suite(name: &str, sdk: &str) {
-    Staged::playing(&suites()).passes(Command::new("node").arg(suites().join(name)).arg(sdk));
+fn run_javascript_suite(name: &str, sdk: &str) {
+    StagedServer::start(&suites_folder())
+        .assert_suite_passes(Command::new("node").arg(suites_folder().join(name)).arg(sdk));
 }
 
 #[test]
 fn the_python_sdk_works() {
-    python_suite("python_sdk.py");
+    run_python_suite("python_sdk.py");
 }
 
 #[test]
 fn remote_graph_works() {
-    python_suite("remote_graph.py");
+    run_python_suite("remote_graph.py");
 }
 
 #[test]
 fn the_javascript_sdk_works() {
-    javascript_suite("javascript_sdk.mjs", CURRENT);
+    run_javascript_suite("javascript_sdk.mjs", CURRENT_SDK);
 }
 
 #[test]
 fn the_javascript_sdk_that_npm_calls_the_latest_works() {
-    javascript_suite("javascript_sdk.mjs", TAGGED_LATEST);
+    run_javascript_suite("javascript_sdk.mjs", TAGGED_LATEST);
 }
 
 #[test]
 fn an_old_javascript_sdk_works() {
-    javascript_suite("javascript_sdk.mjs", DEEP_AGENTS_UI);
+    run_javascript_suite("javascript_sdk.mjs", DEEP_AGENTS_UI);
 }
 
 #[test]
 fn use_stream_works() {
-    javascript_suite("use_stream.mjs", CURRENT);
+    run_javascript_suite("use_stream.mjs", CURRENT_SDK);
 }
 
 #[test]
 fn use_stream_of_the_latest_tag_works() {
-    javascript_suite("use_stream.mjs", TAGGED_LATEST);
+    run_javascript_suite("use_stream.mjs", TAGGED_LATEST);
 }
 
 #[test]
 fn use_stream_of_agent_chat_ui_works() {
-    javascript_suite("use_stream.mjs", AGENT_CHAT_UI);
+    run_javascript_suite("use_stream.mjs", AGENT_CHAT_UI);
 }
 
 #[test]
 fn use_stream_of_deep_agents_ui_works() {
-    javascript_suite("use_stream.mjs", DEEP_AGENTS_UI);
+    run_javascript_suite("use_stream.mjs", DEEP_AGENTS_UI);
 }
 
 #[test]
 fn use_stream_of_deer_flow_works() {
-    javascript_suite("use_stream.mjs", DEER_FLOW);
+    run_javascript_suite("use_stream.mjs", DEER_FLOW);
 }
 
 #[test]
 fn langchain_react_works() {
-    javascript_suite("react.mjs", "@langchain/react");
+    run_javascript_suite("react.mjs", "@langchain/react");
 }
 
 #[test]
 fn generated_requests_meet_no_server_error_and_no_answer_outside_the_schema() {
-    let world = Staged::playing(&suites());
-    let (url, key) = (world.serving.url(), world.serving.key());
-    let mut command = Command::new(python());
+    let world = StagedServer::start(&suites_folder());
+    let (url, key) = (world.serving.url(), world.serving.owner_token());
+    let mut command = Command::new(python_path());
     command.args(["-m", "schemathesis.cli", "run", &format!("{url}/openapi.json")]);
     command.args(["--header", &format!("x-api-key: {key}")]);
     command.args([
@@ -127,6 +129,6 @@ fn generated_requests_meet_no_server_error_and_no_answer_outside_the_schema() {
     ]);
     // Streams stay open by design, and a deletion of everything would leave nothing to ask about.
     command.args(["--exclude-path-regex", "/stream"]);
-    command.current_dir(world.sandbox.work());
-    succeeds(&mut command);
+    command.current_dir(world.sandbox.work_folder());
+    assert_succeeds(&mut command);
 }

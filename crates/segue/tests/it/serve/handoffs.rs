@@ -2,39 +2,39 @@
 //! several clients at once.
 
 use serde_json::{Value, json};
-use test_model::{Place, Reply, Script, Server};
+use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
 
-use super::client::{Answer, Api};
-use super::{imported, owner, thread, turn};
-use crate::handoff::{edit, summary_draft};
-use crate::sandbox::Sandbox;
-use crate::serving::Serving;
+use super::client::{ApiClient, ApiResponse};
+use super::{create_thread, import_session, owner_client, run_turn};
+use crate::handoff::{edit_decision, summary_draft};
+use crate::sandbox::TestSandbox;
+use crate::server::ServeProcess;
 
-fn request(api: &Api, thread: &str, body: &Value) -> Answer {
+fn request_handoff(api: &ApiClient, thread: &str, body: &Value) -> ApiResponse {
     api.post(&format!("/api/threads/{thread}/handoffs"), body)
 }
 
-fn decide(api: &Api, handoff: &str, decision: &Value) -> Answer {
+fn decide_handoff(api: &ApiClient, handoff: &str, decision: &Value) -> ApiResponse {
     api.post(&format!("/api/handoffs/{handoff}/decision"), &json!({"decisions": [decision]}))
 }
 
-fn id(pending: &Value) -> &str {
+fn handoff_id(pending: &Value) -> &str {
     pending["handoff"]["handoff_id"].as_str().unwrap()
 }
 
 #[test]
 fn g1_a_handoff_over_http_goes_from_the_request_to_the_childs_first_turn() {
-    let model = Server::start(Script::new([
+    let model = ScriptedServer::start(Script::new([
         summary_draft("Retries"),
-        Reply::text("I know what to do."),
-        Reply::text("And on it goes."),
+        ScriptedReply::text("I know what to do."),
+        ScriptedReply::text("And on it goes."),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&model);
-    let serving = Serving::start(&sandbox);
-    let api = owner(&serving);
-    let parent = imported(&api);
-    let pending = request(&api, &parent, &json!({"goal": "do the backoff"})).json();
+    let sandbox = TestSandbox::new().with_model(&model);
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let pending = request_handoff(&api, &parent, &json!({"goal": "do the backoff"})).json();
     assert_eq!(pending["is_new"], true, "{pending}");
     assert_eq!(pending["handoff"]["outcome"], "pending");
     assert_eq!(pending["handoff"]["child_thread_id"], Value::Null);
@@ -50,29 +50,29 @@ fn g1_a_handoff_over_http_goes_from_the_request_to_the_childs_first_turn() {
         .sum();
     assert_eq!(coverage["messages"], counted);
     // Asked for again it is shown again, without a word to the model.
-    let again = request(&api, &parent, &json!({"goal": "do the backoff"})).json();
+    let again = request_handoff(&api, &parent, &json!({"goal": "do the backoff"})).json();
     assert_eq!(
         (&again["is_new"], &again["proposal"]["summary_sha256"]),
         (&json!(false), &proposal["summary_sha256"])
     );
-    request(&api, &parent, &json!({"goal": "something else"})).assert_refused(409, "handoff");
+    request_handoff(&api, &parent, &json!({"goal": "something else"})).assert_refused(409, "handoff");
     let decision = json!({"type": "approve", "summary_sha256": proposal["summary_sha256"]});
-    let decided = decide(&api, id(&pending), &decision).json();
+    let decided = decide_handoff(&api, handoff_id(&pending), &decision).json();
     assert_eq!(decided["outcome"], "accepted", "{decided}");
     let child = decided["child_thread_id"].as_str().unwrap();
     let summary = proposal["summary_md"].as_str().unwrap().trim();
-    assert!(sandbox.agent_md().unwrap().contains(summary));
-    turn(&api, child, "Go on.");
-    turn(&api, child, "Go on.");
+    assert!(sandbox.read_agent_md().unwrap().contains(summary));
+    run_turn(&api, child, "Go on.");
+    run_turn(&api, child, "Go on.");
     let sent: Vec<String> = model.requests().iter().map(|request| request.body.to_string()).collect();
     let line = summary.lines().next().unwrap().trim_matches('*');
     assert!(sent[1].contains(line) && !sent[2].contains("The clock is passed in."), "{sent:?}");
-    assert!(!sandbox.agent_md().unwrap().contains(summary));
+    assert!(!sandbox.read_agent_md().unwrap().contains(summary));
     let lineage = api.get(&format!("/api/threads/{child}/lineage")).json();
     assert_eq!(lineage["root_thread_id"], parent.as_str());
     let threads = lineage["threads"].as_array().unwrap();
     assert_eq!((threads.len(), &threads[1]["parent_kind"]), (2, &json!("handoff")), "{lineage}");
-    assert_eq!(threads[1]["handoff_id"], id(&pending));
+    assert_eq!(threads[1]["handoff_id"], handoff_id(&pending));
     let listed = api.get("/api/handoffs?status=accepted").json();
     assert_eq!(listed["handoffs"][0]["child_thread_id"], child);
     assert_eq!(api.get("/api/handoffs").json()["handoffs"], json!([]));
@@ -80,22 +80,25 @@ fn g1_a_handoff_over_http_goes_from_the_request_to_the_childs_first_turn() {
 
 #[test]
 fn g19_previews_windows_refinements_edits_and_refusals_work_over_http() {
-    let model = Server::start(Script::new([
+    let model = ScriptedServer::start(Script::new([
         summary_draft("Shown only"),
         summary_draft("First"),
         summary_draft("Second"),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&model);
-    let serving = Serving::start(&sandbox);
-    let api = owner(&serving);
-    let parent = imported(&api);
-    let shown = request(&api, &parent, &json!({"preview": true, "messages": 4})).json();
+    let sandbox = TestSandbox::new().with_model(&model);
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let shown = request_handoff(&api, &parent, &json!({"preview": true, "messages": 4})).json();
     assert_eq!((&shown["handoff"]["preview_only"], &shown["handoff"]["messages"]), (&json!(true), &json!(4)));
-    assert_eq!(decide(&api, id(&shown), &json!({"type": "preview"})).json()["outcome"], "previewed");
-    let pending = request(&api, &parent, &json!({})).json();
-    let handoff = id(&pending);
-    let next = decide(&api, handoff, &edit(json!({"feedback": "name the files"}))).json();
+    assert_eq!(
+        decide_handoff(&api, handoff_id(&shown), &json!({"type": "preview"})).json()["outcome"],
+        "previewed"
+    );
+    let pending = request_handoff(&api, &parent, &json!({})).json();
+    let handoff = handoff_id(&pending);
+    let next = decide_handoff(&api, handoff, &edit_decision(json!({"feedback": "name the files"}))).json();
     assert_eq!((&next["outcome"], &next["handoff"]["iteration"]), (&json!("pending"), &json!(1)), "{next}");
     assert_eq!(next["next"]["proposal"]["feedback"], "name the files");
     let review = api.get(&format!("/api/handoffs/{handoff}")).json();
@@ -104,21 +107,21 @@ fn g19_previews_windows_refinements_edits_and_refusals_work_over_http() {
     let diff = proposals[1]["diff"].as_str().unwrap();
     assert!(diff.contains("First") && diff.contains("Second"), "{diff}");
     let edited = json!({"type": "approve", "args": {"title": "My own title"}});
-    let decided = decide(&api, handoff, &edited).json();
+    let decided = decide_handoff(&api, handoff, &edited).json();
     assert_eq!(decided["outcome"], "accepted", "{decided}");
     assert_eq!(decided["proposal"]["summary_json"]["title"], "My own title");
-    let second = thread(&api);
-    request(&api, &second, &json!({})).assert_refused(422, "nothing was said in it");
+    let second = create_thread(&api);
+    request_handoff(&api, &second, &json!({})).assert_refused(422, "it has no messages");
 }
 
 #[test]
 fn g3_a_decision_that_cannot_be_taken_leaves_the_handoff_waiting() {
-    let sandbox = Sandbox::new();
-    let serving = Serving::start(&sandbox);
-    let api = owner(&serving);
-    let parent = imported(&api);
-    let pending = request(&api, &parent, &json!({})).json();
-    let handoff = id(&pending);
+    let sandbox = TestSandbox::new();
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let pending = request_handoff(&api, &parent, &json!({})).json();
+    let handoff = handoff_id(&pending);
     let path = format!("/api/handoffs/{handoff}/decision");
     for (body, what) in [
         (json!({"decisions": []}), "decision"),
@@ -127,7 +130,7 @@ fn g3_a_decision_that_cannot_be_taken_leaves_the_handoff_waiting() {
         (json!({"decisions": [{"type": "approve", "sha256": "ab"}]}), "sha256"),
         (json!({"decisions": [{"type": "approve", "summary_sha256": "00"}]}), ""),
         (json!({"decisions": [{"type": "edit"}]}), "edited_action"),
-        (json!({"decisions": [edit(json!({"feedback": "shorter"}))]}), ""),
+        (json!({"decisions": [edit_decision(json!({"feedback": "shorter"}))]}), ""),
         (json!({"decisions": {"type": "approve"}}), "decisions"),
         (json!([]), "decisions"),
     ] {
@@ -140,33 +143,35 @@ fn g3_a_decision_that_cannot_be_taken_leaves_the_handoff_waiting() {
     }
     api.send("POST", &path, &[], b"{\"decisions\": [").assert_refused(422, "decisions");
     assert_eq!(
-        decide(&api, handoff, &json!({"type": "reject", "message": "no"})).json()["outcome"],
+        decide_handoff(&api, handoff, &json!({"type": "reject", "message": "no"})).json()["outcome"],
         "declined"
     );
-    decide(&api, handoff, &json!({"type": "approve"})).assert_refused(409, "declined");
-    assert_eq!(sandbox.agent_md(), None);
+    decide_handoff(&api, handoff, &json!({"type": "approve"})).assert_refused(409, "declined");
+    assert_eq!(sandbox.read_agent_md(), None);
     assert_eq!(sandbox.threads().len(), 1);
 }
 
 #[test]
 fn g20_of_clients_that_decide_at_once_the_first_wins_and_the_others_are_told_the_outcome() {
-    let sandbox = Sandbox::new();
-    let serving = Serving::start(&sandbox);
-    let api = owner(&serving);
-    let parent = imported(&api);
-    let pending = request(&api, &parent, &json!({})).json();
-    let handoff = id(&pending);
-    let answers: Vec<Answer> = std::thread::scope(|scope| {
-        let deciding: Vec<_> =
-            (0..8).map(|_| scope.spawn(|| decide(&api, handoff, &json!({"type": "approve"})))).collect();
+    let sandbox = TestSandbox::new();
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let pending = request_handoff(&api, &parent, &json!({})).json();
+    let handoff = handoff_id(&pending);
+    let answers: Vec<ApiResponse> = std::thread::scope(|scope| {
+        let deciding: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| decide_handoff(&api, handoff, &json!({"type": "approve"}))))
+            .collect();
         deciding.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    let (won, lost): (Vec<&Answer>, Vec<&Answer>) = answers.iter().partition(|answer| answer.status == 200);
+    let (won, lost): (Vec<&ApiResponse>, Vec<&ApiResponse>) =
+        answers.iter().partition(|answer| answer.status == 200);
     assert_eq!(won.len(), 1, "{answers:?}");
     lost.iter().for_each(|answer| answer.assert_refused(409, "accepted"));
     assert_eq!(sandbox.threads().len(), 2);
     // A terminal that comes too late is told the same.
-    let file = sandbox.file("decision.json", json!({"decisions": [{"type": "reject"}]}).to_string());
+    let file = sandbox.write_file("decision.json", json!({"decisions": [{"type": "reject"}]}).to_string());
     let late = sandbox.run(&["handoff", "--decide", handoff, "--decision-file", &file]);
     assert_eq!(late.code, 1, "{late:?}");
     assert!(late.stderr.contains("accepted already"), "{late:?}");
@@ -174,50 +179,51 @@ fn g20_of_clients_that_decide_at_once_the_first_wins_and_the_others_are_told_the
 
 #[test]
 fn m8_a_review_that_begins_in_the_terminal_is_refined_over_http_and_accepted_in_the_terminal() {
-    let model = Server::start(Script::new([summary_draft("First"), summary_draft("Second")])).unwrap();
-    let sandbox = Sandbox::new().with_model(&model);
-    let serving = Serving::start(&sandbox);
-    let api = owner(&serving);
-    let begun = sandbox.run(&["handoff", &sandbox.session(), "--json"]);
+    let model =
+        ScriptedServer::start(Script::new([summary_draft("First"), summary_draft("Second")])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&model);
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let begun = sandbox.run(&["handoff", &sandbox.write_session(), "--json"]);
     assert_eq!(begun.code, 3, "{begun:?}");
     let begun = begun.json();
     let handoff = begun["handoff"]["handoff_id"].as_str().unwrap();
     let listed = api.get("/api/handoffs").json();
     assert_eq!(listed["handoffs"][0]["handoff_id"], handoff);
-    let refined = decide(&api, handoff, &edit(json!({"feedback": "name the files"}))).json();
+    let refined = decide_handoff(&api, handoff, &edit_decision(json!({"feedback": "name the files"}))).json();
     let sha = &refined["next"]["proposal"]["summary_sha256"];
     let text = refined["next"]["proposal"]["summary_md"].as_str().unwrap().trim();
     let shown = sandbox.json(&["handoff", "--show", handoff, "--json"]);
     assert_eq!(&shown["proposals"][1]["summary_sha256"], sha);
     let decision = json!({"decisions": [{"type": "approve", "summary_sha256": sha}]});
-    let file = sandbox.file("decision.json", decision.to_string());
+    let file = sandbox.write_file("decision.json", decision.to_string());
     let accepted = sandbox.json(&["handoff", "--decide", handoff, "--decision-file", &file, "--json"]);
     assert_eq!(accepted["outcome"], "accepted", "{accepted}");
-    assert!(sandbox.agent_md().unwrap().contains(text));
+    assert!(sandbox.read_agent_md().unwrap().contains(text));
     let review = api.get(&format!("/api/handoffs/{handoff}")).json();
     assert_eq!((&review["handoff"]["outcome"], &review["pending"]), (&json!("accepted"), &Value::Null));
     assert_eq!(&review["handoff"]["accepted_sha256"], sha);
-    assert_eq!(model.calls(), 2, "one call of the model a proposal");
+    assert_eq!(model.call_count(), 2, "one call of the model a proposal");
 }
 
 #[test]
 fn a_handoff_that_takes_long_has_its_answer_all_the_same_and_waits_in_line() {
-    let model = Server::start(Script::new([
-        Reply::text("First.").gated("turn", Place::Start),
+    let model = ScriptedServer::start(Script::new([
+        ScriptedReply::text("First.").with_gate("turn", GatePosition::Start),
         summary_draft("Behind the turn"),
     ]))
     .unwrap();
-    let sandbox = Sandbox::new().with_model(&model);
-    let serving = Serving::start(&sandbox);
-    let api = owner(&serving);
-    let parent = imported(&api);
+    let sandbox = TestSandbox::new().with_model(&model);
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
     let body = json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "wait"}]}});
     assert_eq!(api.post(&format!("/threads/{parent}/runs"), &body).status, 200);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(model.called(1));
+    runtime.block_on(model.wait_for_calls(1));
     let pending = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| request(&api, &parent, &json!({})).json());
-        model.open("turn");
+        let asking = scope.spawn(|| request_handoff(&api, &parent, &json!({})).json());
+        model.open_gate("turn");
         asking.join().unwrap()
     });
     assert_eq!(pending["proposal"]["summary_json"]["title"], "Behind the turn", "{pending}");

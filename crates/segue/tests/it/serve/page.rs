@@ -3,36 +3,36 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::sandbox::Sandbox;
-use crate::serve::nobody;
-use crate::serving::Serving;
-use crate::terminal::Terminal;
+use crate::sandbox::TestSandbox;
+use crate::serve::anonymous_client;
+use crate::server::ServeProcess;
+use crate::terminal::PtyTerminal;
 
 #[test]
 fn k2_a_person_is_told_where_the_page_is_and_let_in_and_a_file_is_told_where_it_is() {
-    let sandbox = Sandbox::new();
-    let terminal = Terminal::start(&sandbox, 160, &["serve", "--addr", "127.0.0.1:0"]);
+    let sandbox = TestSandbox::new();
+    let terminal = PtyTerminal::start(&sandbox, 160, &["serve", "--addr", "127.0.0.1:0"]);
     let token = || std::fs::read_to_string(sandbox.home().join("token")).unwrap();
     let shown = terminal.wait_for("Docs");
     assert!(shown.contains(&format!("/#token={}", token().trim())), "{shown}");
     terminal.kill();
-    let serving = Serving::start(&sandbox);
-    assert_eq!(serving.about["page"], format!("{}/", serving.url()));
-    assert!(!serving.about.to_string().contains(token().trim()));
-    let page = nobody(&serving).send("GET", "/", &["accept: text/html"], b"");
+    let serving = ServeProcess::start(&sandbox);
+    assert_eq!(serving.announcement["page"], format!("{}/", serving.url()));
+    assert!(!serving.announcement.to_string().contains(token().trim()));
+    let page = anonymous_client(&serving).send("GET", "/", &["accept: text/html"], b"");
     assert!(page.status == 200 && page.header("content-security-policy").is_some(), "{page:?}");
 }
 
 #[test]
 fn k2_the_browser_is_led_to_the_page_without_the_token_in_its_arguments() {
-    let mut sandbox = Sandbox::new();
-    let (folder, opened) = (sandbox.work().join("bin"), sandbox.work().join("opened"));
+    let mut sandbox = TestSandbox::new();
+    let (folder, opened) = (sandbox.work_folder().join("bin"), sandbox.work_folder().join("opened"));
     std::fs::create_dir(&folder).unwrap();
     assert!(Command::new("mkfifo").arg(&opened).status().unwrap().success());
     let opener = folder.join(if cfg!(target_os = "macos") { "open" } else { "xdg-open" });
     std::fs::write(&opener, format!("#!/bin/sh\necho \"$1\" > '{}'\n", opened.display())).unwrap();
     std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
-    sandbox.set("PATH", &format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
+    sandbox.set_variable("PATH", &format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
     let mut serving =
         sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--open", "--json"]).spawn().unwrap();
     let told = std::fs::read_to_string(&opened).unwrap();

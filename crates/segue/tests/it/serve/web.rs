@@ -4,17 +4,21 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Staged;
-use crate::sandbox::binary;
+use super::StagedServer;
+use crate::sandbox::binary_path;
 
-impl Staged {
+impl StagedServer {
     /// Runs a suite; what it prints is the failure's message.
-    fn passes_suite(&self, name: &str) {
+    fn assert_suite_passes_in_browser(&self, name: &str) {
         let mut command = Command::new("node");
-        command.arg(suites().join(name)).args([self.serving.url(), &self.serving.key(), self.model.url()]);
+        command.arg(suites_folder().join(name)).args([
+            self.serving.url(),
+            &self.serving.owner_token(),
+            self.model.url(),
+        ]);
         // The suites may be the person at the terminal, too.
-        command.env_clear().envs(self.sandbox.environment()).env("SEGUE", binary());
-        command.current_dir(self.sandbox.work()).stdin(Stdio::null());
+        command.env_clear().envs(self.sandbox.environment()).env("SEGUE", binary_path());
+        command.current_dir(self.sandbox.work_folder()).stdin(Stdio::null());
         command.envs(std::env::vars().filter(|(variable, _)| variable == "SHOTS"));
         let ended = command.output().unwrap_or_else(|error| {
             panic!("{command:?}: {error}; `cargo xtask test` installs what it needs")
@@ -24,41 +28,41 @@ impl Staged {
     }
 }
 
-fn suites() -> PathBuf {
+fn suites_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/tests")
 }
 
 #[test]
 fn threads_are_listed_found_named_and_brought_back() {
-    Staged::playing(&suites()).passes_suite("threads.mjs");
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("threads.mjs");
 }
 
 #[test]
 fn i7_a_conversation_is_the_same_live_reloaded_and_reconnected() {
-    Staged::playing(&suites()).passes_suite("thread.mjs");
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("thread.mjs");
 }
 
 #[test]
 fn c5_markers_and_d6_feedback_are_shown_at_their_place() {
-    Staged::playing(&suites()).passes_suite("markers.mjs");
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("markers.mjs");
 }
 
 #[test]
 fn m8_a_handoff_is_reviewed_and_decided_on_the_page() {
-    Staged::playing(&suites()).passes_suite("handoffs.mjs");
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("handoffs.mjs");
 }
 
 #[test]
 fn what_was_said_and_done_is_found_again() {
-    Staged::playing(&suites()).passes_suite("looking.mjs");
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("looking.mjs");
 }
 
 #[test]
 fn k7_hostile_content_is_inert() {
-    Staged::playing(&suites()).passes_suite("hostile.mjs");
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("hostile.mjs");
 }
 
 #[test]
 fn every_place_is_accessible_and_nothing_moves() {
-    Staged::playing(&suites()).passes_suite("access.mjs");
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("access.mjs");
 }

@@ -6,13 +6,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> Rules {
+fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> PermissionRules {
     let list = |rules: &[&str]| rules.iter().map(|rule| rule.parse().unwrap()).collect();
     let permissions = Permissions { allow: list(allow), ask: list(ask), deny: list(deny) };
-    Rules { permissions, trusted: vec!["task".to_owned()] }
+    PermissionRules { permissions, trusted: vec!["task".to_owned()] }
 }
 
-fn example() -> Rules {
+fn example() -> PermissionRules {
     rules(
         &["read_file", "ls", "execute(cargo test *)", "edit_file(src/**)", "mcp__docs__*"],
         &["execute", "edit_file(src/generated/**)"],
@@ -20,50 +20,50 @@ fn example() -> Rules {
     )
 }
 
-fn path(path: &str) -> Review {
-    Review { subjects: vec![Subject::Path(PathBuf::from(path))], ..Review::default() }
+fn path(path: &str) -> CallReview {
+    CallReview { subjects: vec![CallSubject::Path(PathBuf::from(path))], ..CallReview::default() }
 }
 
-fn command(line: &str) -> Review {
-    Review { subjects: vec![Subject::Command(line.to_owned())], ..Review::default() }
+fn command(line: &str) -> CallReview {
+    CallReview { subjects: vec![CallSubject::Command(line.to_owned())], ..CallReview::default() }
 }
 
-fn reading(line: &str, paths: &[&str]) -> Review {
+fn read_only_command(line: &str, paths: &[&str]) -> CallReview {
     let mut review = command(line);
-    review.subjects.extend(paths.iter().map(|path| Subject::Path(PathBuf::from(path))));
+    review.subjects.extend(paths.iter().map(|path| CallSubject::Path(PathBuf::from(path))));
     review
 }
 
-fn shown(verdict: Verdict) -> String {
+fn verdict_text(verdict: PermissionVerdict) -> String {
     match verdict {
-        Verdict::Allow { rule } => format!("allow: {rule}"),
-        Verdict::Ask { rule } => format!("ask: {rule}"),
-        Verdict::Deny { rule } => format!("deny: {rule}"),
+        PermissionVerdict::Allow { rule } => format!("allow: {rule}"),
+        PermissionVerdict::Ask { rule } => format!("ask: {rule}"),
+        PermissionVerdict::Deny { rule } => format!("deny: {rule}"),
     }
 }
 
-fn check(rules: &Rules, tool: &str, review: &Review, expected: &str) {
-    let verdict = shown(decide(rules, tool, review));
+fn check(rules: &PermissionRules, tool: &str, review: &CallReview, expected: &str) {
+    let verdict = verdict_text(decide_call(rules, tool, review));
     assert!(verdict.starts_with(expected), "{tool} {:?}: {verdict}, expected {expected}", review.subjects);
 }
 
 #[test]
 fn without_rules_reading_is_allowed_and_the_rest_is_asked_about() {
-    let none = Rules { trusted: vec!["task".to_owned()], ..Rules::default() };
+    let none = PermissionRules { trusted: vec!["task".to_owned()], ..PermissionRules::default() };
     for tool in ["read_file", "ls", "glob", "grep"] {
         check(&none, tool, &path("src/a.rs"), "allow: it reads");
     }
     check(&none, "read_file", &path(".env"), "ask: its name says that it holds secrets");
     check(&none, "grep", &path("deploy/id_rsa"), "ask: its name");
-    check(&none, "execute", &reading("cat a", &["a"]), "allow: it only reads");
-    check(&none, "execute", &reading("cat .env", &[".env"]), "ask: its name");
+    check(&none, "execute", &read_only_command("cat a", &["a"]), "allow: it only reads");
+    check(&none, "execute", &read_only_command("cat .env", &[".env"]), "ask: its name");
     check(&none, "execute", &command("cat a"), "ask: no rule allows it");
     check(&none, "write_file", &path("a"), "ask: no rule allows it");
-    check(&none, "write_file", &Review::default(), "allow: it would do nothing");
-    check(&none, "execute", &Review::default(), "allow: it would do nothing");
-    check(&none, "write_todos", &Review::default(), "allow");
-    check(&none, "task", &Review::default(), "allow");
-    check(&none, "mcp__x__y", &Review::default(), "ask: no rule allows it");
+    check(&none, "write_file", &CallReview::default(), "allow: it would do nothing");
+    check(&none, "execute", &CallReview::default(), "allow: it would do nothing");
+    check(&none, "write_todos", &CallReview::default(), "allow");
+    check(&none, "task", &CallReview::default(), "allow");
+    check(&none, "mcp__x__y", &CallReview::default(), "ask: no rule allows it");
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn deny_is_stronger_than_ask_and_ask_than_allow() {
     check(&rules, "read_file", &path(".env.local"), "deny: deny read_file(.env*)");
     check(&rules, "grep", &path(".env"), "deny");
     check(&rules, "read_file", &path("deploy.pem"), "ask: its name");
-    check(&rules, "execute", &reading("cat .env", &[".env"]), "deny: deny read_file(.env*)");
-    check(&rules, "mcp__docs__find", &Review::default(), "allow: allow mcp__docs__*");
-    check(&rules, "mcp__shop__buy", &Review::default(), "ask");
+    check(&rules, "execute", &read_only_command("cat .env", &[".env"]), "deny: deny read_file(.env*)");
+    check(&rules, "mcp__docs__find", &CallReview::default(), "allow: allow mcp__docs__*");
+    check(&rules, "mcp__shop__buy", &CallReview::default(), "ask");
     // An `ask` that names only a tool is weaker than an `allow` that says more, and than nothing else.
     check(&rules, "execute", &command("cargo test"), "allow: allow execute(cargo test *)");
-    check(&rules, "execute", &reading("ls", &[""]), "ask: ask execute");
+    check(&rules, "execute", &read_only_command("ls", &[""]), "ask: ask execute");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn git_s_own_files_need_a_rule_that_says_so() {
         "ask: it is one of git's",
     );
     check(&rules(&["edit_file(.git/**)"], &[], &[]), "edit_file", &path(".git/config"), "allow");
-    check(&Rules::default(), "read_file", &path(".git/config"), "allow");
+    check(&PermissionRules::default(), "read_file", &path(".git/config"), "allow");
 }
 
 #[test]
@@ -199,15 +199,17 @@ fn a_rule_about_a_folder_denies_what_is_in_it() {
 
 #[test]
 fn of_several_subjects_the_strictest_counts() {
-    let both = |a: &str, b: &str| Review {
-        subjects: vec![Subject::Path(a.into()), Subject::Path(b.into())],
-        ..Review::default()
+    let both = |a: &str, b: &str| CallReview {
+        subjects: vec![CallSubject::Path(a.into()), CallSubject::Path(b.into())],
+        ..CallReview::default()
     };
     check(&example(), "edit_file", &both("src/a", "src/b"), "allow");
     check(&example(), "edit_file", &both("src/a", "b"), "ask");
     check(&example(), "edit_file", &both("b", ".env"), "deny");
-    let url =
-        Review { subjects: vec![Subject::Url("https://docs.rs/serde".to_owned())], ..Review::default() };
+    let url = CallReview {
+        subjects: vec![CallSubject::Url("https://docs.rs/serde".to_owned())],
+        ..CallReview::default()
+    };
     check(&rules(&["fetch(https://docs.rs/*)"], &[], &[]), "fetch", &url, "allow");
     check(&rules(&["fetch(https://crates.example/*)"], &[], &[]), "fetch", &url, "ask");
 }
@@ -216,15 +218,15 @@ fn of_several_subjects_the_strictest_counts() {
 fn a_command_that_goes_through_folders_is_asked_about_when_rules_are_about_files() {
     let denying = rules(&["execute(rg *)"], &[], &["read_file(private/**)"]);
     for line in ["grep -r k .", "rg k", "find .", "git diff", "ls -R"] {
-        check(&denying, "execute", &reading(line, &[""]), "ask: it goes through folders");
-        check(&Rules::default(), "execute", &reading(line, &[""]), "allow");
-        let offered = crate::permission::suggestions(&denying, "execute", &reading(line, &[""]));
+        check(&denying, "execute", &read_only_command(line, &[""]), "ask: it goes through folders");
+        check(&PermissionRules::default(), "execute", &read_only_command(line, &[""]), "allow");
+        let offered = crate::permission::suggest_rules(&denying, "execute", &read_only_command(line, &[""]));
         assert!(offered.is_empty(), "no rule would allow it: {offered:?}");
     }
-    check(&denying, "execute", &reading("cat a", &["a"]), "allow");
-    check(&denying, "execute", &reading("cat private/x", &["private/x"]), "deny");
-    check(&rules(&[], &["grep(a)"], &[]), "execute", &reading("rg k", &[""]), "ask: it goes");
-    check(&rules(&[], &[], &["edit_file(a)"]), "execute", &reading("rg k", &[""]), "allow");
+    check(&denying, "execute", &read_only_command("cat a", &["a"]), "allow");
+    check(&denying, "execute", &read_only_command("cat private/x", &["private/x"]), "deny");
+    check(&rules(&[], &["grep(a)"], &[]), "execute", &read_only_command("rg k", &[""]), "ask: it goes");
+    check(&rules(&[], &[], &["edit_file(a)"]), "execute", &read_only_command("rg k", &[""]), "allow");
 }
 
 #[test]
@@ -232,21 +234,21 @@ fn texts_that_are_no_rules_are_refused() {
     for text in
         ["", "()", "execute(", "execute()", "(x)", "rm -rf", "edit_file(/etc/**)", "edit_file(../x)", "ls({)"]
     {
-        assert!(text.parse::<Rule>().is_err(), "{text}");
+        assert!(text.parse::<PermissionRule>().is_err(), "{text}");
     }
-    let error = "edit_file(/etc)".parse::<Rule>().unwrap_err().to_string();
+    let error = "edit_file(/etc)".parse::<PermissionRule>().unwrap_err().to_string();
     assert_eq!(
         error,
         "read the rule `edit_file(/etc)`: its path is relative to the workspace, such as src/**"
     );
-    let rule: Rule = " execute(echo \\* (x)) ".parse().unwrap();
+    let rule: PermissionRule = " execute(echo \\* (x)) ".parse().unwrap();
     assert_eq!(rule.to_string(), "execute(echo \\* (x))");
     assert!(rule.matches_text("echo * (x)") && !rule.matches_text("echo y (x)"));
 }
 
 #[test]
 fn suggestions_are_no_wider_than_the_call_and_allow_it() {
-    let none = Rules::default();
+    let none = PermissionRules::default();
     for (tool, review, expected) in [
         ("execute", command("cargo test --all"), vec!["execute(cargo test *)"]),
         ("execute", command("rm -rf a*"), vec!["execute(rm -rf a\\*)"]),
@@ -266,15 +268,15 @@ fn suggestions_are_no_wider_than_the_call_and_allow_it() {
         ("edit_file", path("src/a/b.rs"), vec!["edit_file(src/a/**)"]),
         ("edit_file", path("[x].md"), vec!["edit_file(./[[]x[]].md)"]),
         ("read_file", path("deploy/.env"), vec!["read_file(deploy/.env)"]),
-        ("mcp__a__b", Review::default(), vec!["mcp__a__b"]),
+        ("mcp__a__b", CallReview::default(), vec!["mcp__a__b"]),
     ] {
-        let found = crate::permission::suggestions(&none, tool, &review);
+        let found = crate::permission::suggest_rules(&none, tool, &review);
         assert_eq!(found, expected);
         let expected: Vec<&str> = found.iter().map(String::as_str).collect();
         check(&rules(&expected, &["execute"], &[]), tool, &review, "allow");
     }
     for line in ["ls > out", "echo $(x)", "(a)", ""] {
-        assert!(crate::permission::suggestions(&none, "execute", &command(line)).is_empty(), "{line}");
+        assert!(crate::permission::suggest_rules(&none, "execute", &command(line)).is_empty(), "{line}");
     }
 }
 
@@ -283,7 +285,7 @@ proptest! {
     fn k6_what_a_pattern_allows_runs_nothing_else(rest in "[ x'\"\\\\;|&$(){}<>#=\n\r\t`*~!-]{0,12}") {
         let rules = rules(&["execute(cargo test *)"], &[], &[]);
         let line = format!("cargo test {rest}");
-        if let Verdict::Allow { .. } = decide(&rules, "execute", &command(&line)) {
+        if let PermissionVerdict::Allow { .. } = decide_call(&rules, "execute", &command(&line)) {
             let folder = tempfile::tempdir().unwrap();
             let script = format!("cargo() {{ :; }}\ncommand_not_found_handle() {{ echo \"ran $1\"; }}\n{line}");
             let ran = std::process::Command::new("/bin/bash")

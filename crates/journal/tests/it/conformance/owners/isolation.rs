@@ -1,18 +1,18 @@
 //! What two owners and the person at the machine have in one journal: none reads, lists or changes anything of another. Each
 //! has the same things under the same names.
 
-mod belongings;
+mod owned_rows;
 mod reads;
 mod writes;
 
 use journal::{
-    Error, FoundKind, HandoffFilter, ItemQuery, NamespaceQuery, OutboxQuery, RunFilter, Scoped, SearchQuery,
-    Store, ThreadFilter, Write,
+    Error, HandoffFilter, IndexHitKind, ItemQuery, NamespaceQuery, OutboxQuery, RunFilter, ScopedStore,
+    SearchQuery, Store, ThreadFilter, Write,
 };
-use protocol::{AssistantId, Scope, Thread, ThreadId, UserId};
+use protocol::{AssistantId, OwnerScope, Thread, ThreadId, UserId};
 
-use self::belongings::{Belongings, absent, furnish, labels};
-use crate::conformance::Subject;
+use self::owned_rows::{OwnedRows, absent, create_owned_rows, labels};
+use crate::conformance::SharedStore;
 use crate::conformance::fixtures::{at, commit, handoff, human, run, thread};
 
 fn owner(name: &str) -> Option<UserId> {
@@ -20,58 +20,58 @@ fn owner(name: &str) -> Option<UserId> {
 }
 
 fn assistant(name: &str) -> AssistantId {
-    AssistantId::default().owned_by(owner(name).as_ref())
+    AssistantId::default().with_owner(owner(name).as_ref())
 }
 
-fn scoped(store: &Subject, name: &str) -> Scoped {
-    Scoped::new(store.clone(), Scope::Owner(owner(name)))
+fn scoped(store: &SharedStore, name: &str) -> ScopedStore {
+    ScopedStore::new(store.clone(), OwnerScope::Owner(owner(name)))
 }
 
 /// Who there is; `""` is the person at the machine.
 const OWNERS: [&str; 3] = ["", "alice", "al"];
 
 /// Gives everybody the same things.
-async fn all_furnished(store: &Subject) -> Vec<(&'static str, Scoped, Belongings)> {
+async fn create_all_owners(store: &SharedStore) -> Vec<(&'static str, ScopedStore, OwnedRows)> {
     let mut all = Vec::new();
     for name in OWNERS {
         let own = scoped(store, name);
-        let belongings = furnish(&own, name).await;
+        let belongings = create_owned_rows(&own, name).await;
         all.push((name, own, belongings));
     }
     all
 }
 
-pub async fn k1_a11_of_others_nothing_is_read(store: Subject) {
-    let all = all_furnished(&store).await;
-    let nothing = reads::of(&all[0].1, &absent()).await;
+pub async fn k1_a11_of_others_nothing_is_read(store: SharedStore) {
+    let all = create_all_owners(&store).await;
+    let nothing = reads::all_reads(&all[0].1, &absent()).await;
     for (name, own, belongings) in &all {
         // Asked twice: what was found to be another's is not remembered as one's own.
         for _ in 0..2 {
             for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
-                let found = reads::of(own, theirs).await;
+                let found = reads::all_reads(own, theirs).await;
                 for ((what, found), (_, nothing)) in found.iter().zip(&nothing) {
                     assert_eq!(found, nothing, "`{name}` reads {what} of `{other}`");
                 }
             }
         }
-        for ((what, found), (_, nothing)) in reads::of(own, belongings).await.iter().zip(&nothing) {
+        for ((what, found), (_, nothing)) in reads::all_reads(own, belongings).await.iter().zip(&nothing) {
             assert_ne!(found, nothing, "`{name}` reads {what} of their own");
         }
         // One who begins anew finds the same.
         let fresh = scoped(&store, name);
-        assert_eq!(reads::of(&fresh, belongings).await, reads::of(own, belongings).await);
+        assert_eq!(reads::all_reads(&fresh, belongings).await, reads::all_reads(own, belongings).await);
     }
 }
 
-pub async fn k1_a11_what_has_the_same_name_is_ones_own(store: Subject) {
+pub async fn k1_a11_what_has_the_same_name_is_ones_own(store: SharedStore) {
     assert_eq!(
-        reads::unasked(),
+        reads::uncovered_methods(),
         Vec::<&str>::new(),
         "every method of a store is asked about what others have"
     );
-    let all = all_furnished(&store).await;
+    let all = create_all_owners(&store).await;
     for (name, own, mine) in &all {
-        let told = reads::by_name(own).await;
+        let told = reads::reads_by_name(own).await;
         let [outbox, import, ..] = &told[..] else { panic!("{told:?}") };
         assert!(outbox.1.contains(&format!("String({name:?})")) && outbox.1.matches("kind:").count() == 1);
         assert!(import.1.contains(&format!("{:?}", mine.thread_id)) && import.1.contains("\"session\""));
@@ -87,7 +87,7 @@ pub async fn k1_a11_what_has_the_same_name_is_ones_own(store: Subject) {
         for (other, _, theirs) in &all {
             let may = !other.is_empty() && (other == name || name.is_empty());
             assert_eq!(
-                own.key(&theirs.key_id).await.unwrap().is_some(),
+                own.api_key(&theirs.key_id).await.unwrap().is_some(),
                 may,
                 "`{name}` and a key of `{other}`"
             );
@@ -95,31 +95,35 @@ pub async fn k1_a11_what_has_the_same_name_is_ones_own(store: Subject) {
     }
 }
 
-pub async fn k1_one_worker_does_the_work_of_everybody(store: Subject) {
-    let all = all_furnished(&store).await;
-    let due = store.outbox(OutboxQuery::of("kind", 10)).await.unwrap();
+pub async fn k1_one_worker_does_the_work_of_everybody(store: SharedStore) {
+    let all = create_all_owners(&store).await;
+    let due = store.outbox(OutboxQuery::for_kind("kind", 10)).await.unwrap();
     let mut keys: Vec<&str> = due.iter().map(|item| item.key.as_str()).collect();
     keys.sort_unstable();
     assert_eq!(keys, ["@al/key", "@alice/key", "key"]);
     for item in &due {
         let (kind, key) = (item.kind.clone(), item.key.clone());
-        commit(&*store, vec![Write::Dequeue { kind, key, created_at: Some(item.created_at) }]).await.unwrap();
+        commit(&*store, vec![Write::RemoveOutboxItem { kind, key, created_at: Some(item.created_at) }])
+            .await
+            .unwrap();
     }
     for (_, own, _) in &all {
-        assert_eq!(own.outbox(OutboxQuery::of("kind", 10)).await.unwrap(), []);
+        assert_eq!(own.outbox(OutboxQuery::for_kind("kind", 10)).await.unwrap(), []);
     }
 }
 
-pub async fn k1_a11_lists_are_ones_own(store: Subject) {
-    let all = all_furnished(&store).await;
+pub async fn k1_a11_lists_are_ones_own(store: SharedStore) {
+    let all = create_all_owners(&store).await;
     for (name, own, mine) in &all {
         let threads = own.threads(ThreadFilter { limit: 50, ..ThreadFilter::default() }).await.unwrap();
         let expected = [mine.child_id, mine.thread_id];
         assert_eq!(threads.iter().map(|thread| thread.thread_id).collect::<Vec<_>>(), expected, "{name}");
         assert_eq!(own.thread_count(ThreadFilter::default()).await.unwrap(), 2);
         // Whatever scope is asked for, it is one's own.
-        for scope in OWNERS.map(|other| Scope::Owner(owner(other))).into_iter().chain([Scope::Everyone]) {
-            assert_eq!(own.threads(ThreadFilter::of(scope.clone(), 50)).await.unwrap(), threads);
+        for scope in
+            OWNERS.map(|other| OwnerScope::Owner(owner(other))).into_iter().chain([OwnerScope::Everyone])
+        {
+            assert_eq!(own.threads(ThreadFilter::for_scope(scope.clone(), 50)).await.unwrap(), threads);
             let mut ids = own.threads_by_prefix("", &scope).await.unwrap();
             ids.sort();
             assert!(ids.len() == 2 && expected.iter().all(|id| ids.contains(id)), "{name}");
@@ -146,11 +150,11 @@ pub async fn k1_a11_lists_are_ones_own(store: Subject) {
         assert_eq!(own.active_runs(None).await.unwrap().len(), 1);
         assert_eq!(own.queued_runs(None).await.unwrap().len(), 1);
         assert_eq!(own.unfinished_checkpoints().await.unwrap().len(), 1);
-        let page = own.outbox(OutboxQuery::of("kind", 1)).await.unwrap();
+        let page = own.outbox(OutboxQuery::for_kind("kind", 1)).await.unwrap();
         assert_eq!(page.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["key"]);
         assert_eq!(own.outbox_item("kind", "key").await.unwrap(), page.first().cloned());
-        assert_eq!(own.outbox_waiting("kind", None).await.unwrap(), (1, Some(page[0].created_at)));
-        let rest = OutboxQuery { after: Some(page[0].place()), ..OutboxQuery::of("kind", 1) };
+        assert_eq!(own.outbox_backlog("kind", None).await.unwrap(), (1, Some(page[0].created_at)));
+        let rest = OutboxQuery { after: Some(page[0].cursor()), ..OutboxQuery::for_kind("kind", 1) };
         assert_eq!(own.outbox(rest).await.unwrap(), [], "{name}");
         assert_eq!(own.memory_counts(&mine.assistant_id).await.unwrap().items, 2);
     }
@@ -158,84 +162,89 @@ pub async fn k1_a11_lists_are_ones_own(store: Subject) {
 
 /// A search for the word that everybody has.
 fn everything() -> SearchQuery {
-    let kinds = vec![FoundKind::Message, FoundKind::Summary, FoundKind::Handoff, FoundKind::Item];
+    let kinds = vec![IndexHitKind::Message, IndexHitKind::Summary, IndexHitKind::Handoff, IndexHitKind::Item];
     SearchQuery { words: vec!["heron".to_owned()], kinds, limit: 50, ..SearchQuery::default() }
 }
 
-pub async fn k1_a11_to_others_nothing_is_written(store: Subject) {
-    let all = all_furnished(&store).await;
+pub async fn k1_a11_to_others_nothing_is_written(store: SharedStore) {
+    let all = create_all_owners(&store).await;
     let mut before = Vec::new();
     for (_, own, mine) in &all {
-        before.push(reads::of(own, mine).await);
+        before.push(reads::all_reads(own, mine).await);
     }
-    let kinds = writes::kinds(&writes::all(&all[0].2));
+    let kinds = writes::kinds(&writes::all_writes(&all[0].2));
     assert_eq!(kinds, (0..writes::KINDS).collect(), "every kind of write is tried");
     for (name, own, _) in &all {
         for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
-            for write in writes::all(theirs) {
+            for write in writes::all_writes(theirs) {
                 if name.is_empty() && writes::is_of_key(&write) {
                     continue;
                 }
                 // What fails, fails for want of it; the rest is their own, or there was nothing to be done.
-                let told = writes::told(&commit(own, vec![write.clone()]).await);
+                let told = writes::render_outcome(&commit(own, vec![write.clone()]).await);
                 let is_told = ["done", "no ", "another "].iter().any(|begin| told.starts_with(begin));
                 assert!(is_told, "`{name}` writes to `{other}`: {write:?}: {told}");
             }
-            let fence = journal::Fence { run_id: theirs.run_id, owner: "one".to_owned() };
+            let fence = journal::FencingToken { run_id: theirs.run_id, owner: "one".to_owned() };
             let fenced = journal::Transaction { fence: Some(fence), writes: Vec::new() };
             let fenced = own.commit(fenced).await;
             assert!(matches!(fenced, Err(Error::NotFound { what: "run", .. })), "{fenced:?}");
         }
     }
     for ((name, own, mine), before) in all.iter().zip(before) {
-        assert_eq!(reads::of(own, mine).await, before, "`{name}` has what they had");
+        assert_eq!(reads::all_reads(own, mine).await, before, "`{name}` has what they had");
     }
 }
 
-pub async fn k1_a11_what_is_anothers_is_not_told_from_what_is_not_there(store: Subject) {
-    let all = all_furnished(&store).await;
+pub async fn k1_a11_what_is_anothers_is_not_told_from_what_is_not_there(store: SharedStore) {
+    let all = create_all_owners(&store).await;
     for (name, own, _) in &all {
         for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
-            for (foreign, absent) in writes::all(theirs).into_iter().zip(writes::all(&absent())) {
+            for (foreign, absent) in writes::all_writes(theirs).into_iter().zip(writes::all_writes(&absent()))
+            {
                 // An id of one's own choice is the one thing that can be found to be taken.
                 if writes::is_new(&foreign) || name.is_empty() && writes::is_of_key(&foreign) {
                     continue;
                 }
-                let told = writes::told(&commit(own, vec![foreign.clone()]).await);
-                let expected = writes::told(&commit(own, vec![absent]).await);
+                let told = writes::render_outcome(&commit(own, vec![foreign.clone()]).await);
+                let expected = writes::render_outcome(&commit(own, vec![absent]).await);
                 assert_eq!(told, expected, "`{name}` of `{other}`: {foreign:?}");
             }
         }
     }
 }
 
-pub async fn k1_a11_what_two_owners_keep_under_one_name_is_two_things(store: Subject) {
-    let all = all_furnished(&store).await;
+pub async fn k1_a11_what_two_owners_keep_under_one_name_is_two_things(store: SharedStore) {
+    let all = create_all_owners(&store).await;
     for (_, own, mine) in &all[1..] {
         let delete = Write::DeleteItem { namespace: labels("birds"), key: "heron".to_owned() };
-        let done = Write::Dequeue { kind: "kind".to_owned(), key: "key".to_owned(), created_at: None };
+        let done =
+            Write::RemoveOutboxItem { kind: "kind".to_owned(), key: "key".to_owned(), created_at: None };
         commit(own, vec![delete, done]).await.unwrap();
         assert_eq!(own.item(&labels("birds"), "heron").await.unwrap(), None);
-        assert_eq!(own.outbox(OutboxQuery::of("kind", 10)).await.unwrap(), []);
+        assert_eq!(own.outbox(OutboxQuery::for_kind("kind", 10)).await.unwrap(), []);
         commit(own, vec![Write::DeleteThread { thread_id: mine.child_id }]).await.unwrap();
     }
     let (_, machine, mine) = &all[0];
     let item = machine.item(&labels("birds"), "heron").await.unwrap().unwrap();
     assert_eq!((item.namespace, &item.value["of"]), (labels("birds"), &serde_json::json!("")));
-    assert_eq!(machine.outbox(OutboxQuery::of("kind", 10)).await.unwrap()[0].payload, serde_json::json!(""));
+    assert_eq!(
+        machine.outbox(OutboxQuery::for_kind("kind", 10)).await.unwrap()[0].payload,
+        serde_json::json!("")
+    );
     assert_eq!(machine.import_source("session").await.unwrap().unwrap().thread_id, mine.thread_id);
     // Nobody at the machine has a name that begins like those of others.
     for (namespace, key) in [("@alice/birds", "heron"), ("@bob", "k"), ("@", "k")] {
         assert_eq!(machine.item(&labels(namespace), key).await.unwrap(), None);
-        let item = belongings::item((namespace, key), "");
+        let item = owned_rows::item((namespace, key), "");
         let refused = commit(machine, vec![Write::PutItem(item)]).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })), "{namespace}: {refused:?}");
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{namespace}: {refused:?}");
     }
-    assert_eq!(machine.outbox(OutboxQuery::of("@alice/kind", 10)).await.unwrap(), []);
+    assert_eq!(machine.outbox(OutboxQuery::for_kind("@alice/kind", 10)).await.unwrap(), []);
     assert_eq!(machine.import_source("@alice/session").await.unwrap(), None);
     // What an owner's labels begin with is theirs to say.
     let (_, alice, _) = &all[1];
-    commit(alice, vec![Write::PutItem(belongings::item(("@al/birds", "grebe"), "alice"))]).await.unwrap();
+    commit(alice, vec![Write::PutItem(owned_rows::item(("@al/birds", "grebe"), "alice"))]).await.unwrap();
     assert_eq!(all[2].1.item(&labels("birds"), "grebe").await.unwrap(), None);
     assert!(alice.item(&labels("@al/birds"), "grebe").await.unwrap().is_some());
     let notes = format!("agents/{}/notes", all[1].2.assistant_id);
@@ -256,7 +265,7 @@ fn namespaces() -> NamespaceQuery {
     NamespaceQuery { limit: 50, ..NamespaceQuery::default() }
 }
 
-pub async fn k1_an_id_is_nobody_elses_for_ever(store: Subject) {
+pub async fn k1_an_id_is_nobody_elses_for_ever(store: SharedStore) {
     let (alice, bob) = (scoped(&store, "alice"), scoped(&store, "bob"));
     let of = |name: &str, thread_id| Thread { assistant_id: assistant(name), thread_id, ..thread() };
     let thread_id = ThreadId::generate();
@@ -265,7 +274,7 @@ pub async fn k1_an_id_is_nobody_elses_for_ever(store: Subject) {
     for _ in 0..2 {
         for (name, own) in [("bob", &bob as &dyn Store), ("bob", &*store), ("", &*store)] {
             let taken = commit(own, create(name)).await;
-            assert!(matches!(taken, Err(Error::Differs { what: "thread", .. })), "{name}: {taken:?}");
+            assert!(matches!(taken, Err(Error::Conflict { what: "thread", .. })), "{name}: {taken:?}");
         }
         // Nor may anybody make one for another.
         let foreign = commit(&bob, vec![Write::CreateThread(of("alice", ThreadId::generate()))]).await;
@@ -276,7 +285,7 @@ pub async fn k1_an_id_is_nobody_elses_for_ever(store: Subject) {
     assert!(alice.thread(thread_id).await.unwrap().is_some());
 }
 
-pub async fn k1_what_belongs_to_a_thread_belongs_to_its_owner(store: Subject) {
+pub async fn k1_what_belongs_to_a_thread_belongs_to_its_owner(store: SharedStore) {
     let thread = Thread { assistant_id: assistant("alice"), ..thread() };
     let thread_id = thread.thread_id;
     commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
@@ -287,12 +296,12 @@ pub async fn k1_what_belongs_to_a_thread_belongs_to_its_owner(store: Subject) {
         let handoff = protocol::Handoff { assistant_id: assistant(name), ..handoff(thread_id, 1) };
         for write in [Write::AdmitRun(run), Write::QueueRun(waiting), Write::CreateHandoff(handoff)] {
             let refused = commit(&*store, vec![write]).await;
-            assert!(matches!(refused, Err(Error::Invalid { .. })), "{name}: {refused:?}");
+            assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{name}: {refused:?}");
         }
     }
 }
 
-pub async fn k1_a_transaction_may_name_what_it_makes(store: Subject) {
+pub async fn k1_a_transaction_may_name_what_it_makes(store: SharedStore) {
     let alice = scoped(&store, "alice");
     let parent = Thread { assistant_id: assistant("alice"), ..thread() };
     let child = Thread {
@@ -318,11 +327,11 @@ pub async fn k1_a_transaction_may_name_what_it_makes(store: Subject) {
         },
         Write::CreateHandoff(handoff.clone()),
         Write::PutProposal(crate::conformance::fixtures::proposal(&handoff, 0, "text")),
-        Write::ForgetHandoff { handoff_id: handoff.handoff_id },
+        Write::DeleteHandoff { handoff_id: handoff.handoff_id },
     ];
     // The last one fails, because the handoff has a proposal: nothing of it is remembered as one's own.
     let refused = commit(&alice, writes.clone()).await;
-    assert!(matches!(refused, Err(Error::Differs { what: "handoff", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Conflict { what: "handoff", .. })), "{refused:?}");
     let bobs = Thread { assistant_id: assistant("bob"), thread_id, ..thread() };
     commit(&*store, vec![Write::CreateThread(bobs)]).await.unwrap();
     let late = commit(&alice, vec![Write::Append { thread_id, events: vec![human("mine?")] }]).await;
@@ -334,19 +343,21 @@ pub async fn k1_a_transaction_may_name_what_it_makes(store: Subject) {
     ));
 }
 
-pub async fn everyone_sees_what_is_asked_for(store: Subject) {
-    let all = all_furnished(&store).await;
-    let everyone = Scoped::new(store.clone(), Scope::Everyone);
+pub async fn everyone_sees_what_is_asked_for(store: SharedStore) {
+    let all = create_all_owners(&store).await;
+    let everyone = ScopedStore::new(store.clone(), OwnerScope::Everyone);
     assert!(matches!(
         everyone.threads(ThreadFilter { limit: 9, ..Default::default() }).await,
-        Err(Error::Invalid { .. })
+        Err(Error::InvalidRequest { .. })
     ));
-    for (scope, count) in
-        [(Scope::Everyone, 6), (Scope::Owner(owner("alice")), 2), (Scope::Owner(owner("bob")), 0)]
-    {
-        let threads = everyone.threads(ThreadFilter::of(scope.clone(), 50)).await.unwrap();
+    for (scope, count) in [
+        (OwnerScope::Everyone, 6),
+        (OwnerScope::Owner(owner("alice")), 2),
+        (OwnerScope::Owner(owner("bob")), 0),
+    ] {
+        let threads = everyone.threads(ThreadFilter::for_scope(scope.clone(), 50)).await.unwrap();
         assert_eq!(
-            (threads.len(), everyone.thread_count(ThreadFilter::of(scope, 0)).await.unwrap()),
+            (threads.len(), everyone.thread_count(ThreadFilter::for_scope(scope, 0)).await.unwrap()),
             (count, count as u64)
         );
     }

@@ -1,18 +1,18 @@
 //! What a search looks through, and that nothing keeps what is looked for out of the answer.
 
-use journal::{FoundKind, SearchQuery, Store, Write};
-use protocol::{AssistantId, Item, Message, NewEvent, ParentKind, Seq, Thread, ThreadId, ToolMessage};
+use journal::{IndexHitKind, SearchQuery, Store, Write};
+use protocol::{AssistantId, Message, NewEvent, ParentKind, Seq, StoredItem, Thread, ThreadId, ToolMessage};
 use serde_json::Map;
 
 use super::{any_of, everything, kinds, seqs};
-use crate::conformance::Subject;
+use crate::conformance::SharedStore;
 use crate::conformance::fixtures::{
     ai, append, at, commit, create, human, messages, rewind, search_for, thread,
 };
-use crate::conformance::memory::transfer;
+use crate::conformance::memory::summarization;
 
-pub async fn filters_leave_only_what_belongs(store: Subject) {
-    use FoundKind::{Handoff, Message, Summary};
+pub async fn filters_leave_only_what_belongs(store: SharedStore) {
+    use IndexHitKind::{Handoff, Message, Summary};
     let (parent, child) = everything(&store).await;
     let of_thread = |thread_id| SearchQuery { thread_id: Some(thread_id), ..search_for("heron") };
     assert_eq!(kinds(&store, of_thread(parent)).await, [Message, Message, Summary, Handoff]);
@@ -29,7 +29,7 @@ pub async fn filters_leave_only_what_belongs(store: Subject) {
         |assistant_id: AssistantId| SearchQuery { assistant_id: Some(assistant_id), ..search_for("heron") };
     assert_eq!(kinds(&store, of(AssistantId::default())).await, [Message, Message, Summary, Handoff]);
     assert_eq!(kinds(&store, of(other)).await, [Message], "a sub-agent's thread is searched too");
-    let late = NewEvent::message(&protocol::Message::human("a late heron"), at(100)).unwrap();
+    let late = NewEvent::from_message(&protocol::Message::human("a late heron"), at(100)).unwrap();
     append(&*store, parent, vec![late]).await.unwrap();
     let since = |second| SearchQuery { since: Some(at(second)), ..search_for("heron") };
     assert_eq!(kinds(&store, since(2)).await, [Message, Summary]);
@@ -37,9 +37,9 @@ pub async fn filters_leave_only_what_belongs(store: Subject) {
     assert_eq!(seqs(&store, since(101)).await, [0; 0]);
 }
 
-pub async fn items_belong_to_the_assistant_under_whose_id_they_are(store: Subject) {
+pub async fn items_belong_to_the_assistant_under_whose_id_they_are(store: SharedStore) {
     let [own, other]: [AssistantId; 2] = ["own", "other"].map(|id| id.parse().unwrap());
-    let item = |labels: &[&str], second| Item {
+    let item = |labels: &[&str], second| StoredItem {
         namespace: labels.iter().map(|label| (*label).to_owned()).collect(),
         key: "heron".to_owned(),
         value: Map::new(),
@@ -56,7 +56,7 @@ pub async fn items_belong_to_the_assistant_under_whose_id_they_are(store: Subjec
     ];
     commit(&*store, items.map(Write::PutItem).to_vec()).await.unwrap();
     let found = async |query: SearchQuery| {
-        let query = SearchQuery { kinds: vec![FoundKind::Item], ..query };
+        let query = SearchQuery { kinds: vec![IndexHitKind::Item], ..query };
         let hits = store.search(query).await.unwrap();
         let mut stored: Vec<_> = hits.iter().map(|hit| hit.created_at).collect();
         stored.sort_unstable();
@@ -72,7 +72,7 @@ pub async fn items_belong_to_the_assistant_under_whose_id_they_are(store: Subjec
 }
 
 /// Many texts of others that say a word more often than the one that is looked for.
-pub async fn a_filter_finds_what_many_others_say_better(store: Subject) {
+pub async fn a_filter_finds_what_many_others_say_better(store: SharedStore) {
     const OTHERS: u64 = 700;
     let (own, other) = (create(&*store).await, create(&*store).await);
     let filler = "long ".repeat(100);
@@ -81,20 +81,24 @@ pub async fn a_filter_finds_what_many_others_say_better(store: Subject) {
         .await
         .unwrap();
     let summary = format!("{filler} heron {filler}");
-    let of_own = Write::TransferTurns(transfer(own, (1, 2), &summary));
+    let of_own = Write::SummarizeTurns(summarization(own, (1, 2), &summary));
     commit(&*store, vec![of_own]).await.unwrap();
     let others = (0..OTHERS).map(|number| {
-        Write::TransferTurns(transfer(other, (number + 3, number + 3), &format!("heron and heron {number}")))
+        Write::SummarizeTurns(summarization(
+            other,
+            (number + 3, number + 3),
+            &format!("heron and heron {number}"),
+        ))
     });
     commit(&*store, others.collect()).await.unwrap();
-    let kinds = vec![FoundKind::Summary];
+    let kinds = vec![IndexHitKind::Summary];
     let query = SearchQuery { thread_id: Some(own), kinds, limit: 5, ..any_of("heron") };
     let hits = store.search(query).await.unwrap();
     assert_eq!(hits.len(), 1);
     assert_eq!(hits[0].text, summary);
 }
 
-pub async fn what_forks_copied_takes_no_place_of_anything_else(store: Subject) {
+pub async fn what_forks_copied_takes_no_place_of_anything_else(store: SharedStore) {
     const FORKS: usize = 100;
     let thread_id = create(&*store).await;
     let said = (0..30).map(|number| human(&format!("heron {number}"))).collect();
@@ -134,7 +138,7 @@ async fn fork(store: &dyn Store, from: ThreadId) -> ThreadId {
     into
 }
 
-pub async fn results_in_the_same_words_are_found_once(store: Subject) {
+pub async fn results_in_the_same_words_are_found_once(store: SharedStore) {
     const RESULTS: usize = 1_100;
     let (one, other) = (create(&*store).await, create(&*store).await);
     let result = |text: &str| {
@@ -142,10 +146,10 @@ pub async fn results_in_the_same_words_are_found_once(store: Subject) {
             id: None,
             call_id: "c".to_owned(),
             name: Some("todo".to_owned()),
-            content: vec![protocol::Block::text(text)],
+            content: vec![protocol::ContentBlock::text(text)],
             status: protocol::ToolStatus::Success,
         };
-        NewEvent::message(&Message::Tool(tool), at(1)).unwrap()
+        NewEvent::from_message(&Message::Tool(tool), at(1)).unwrap()
     };
     append(&*store, one, vec![human("the todo list is about the long and winding egrets")]).await.unwrap();
     let same = (0..RESULTS).map(|_| result("The todo list was changed.")).collect();

@@ -1,21 +1,22 @@
 //! What agents and clients keep under names: one by one, in pages, by words, by fields, by namespaces.
 
 use journal::{
-    Comparison, Condition, Error, FoundKind, ItemQuery, NamespaceQuery, Place, SearchQuery, Store, Write,
+    Error, FieldComparison, FieldCondition, HitLocation, IndexHitKind, ItemQuery, NamespaceQuery,
+    SearchQuery, Store, Write,
 };
-use protocol::Item;
+use protocol::StoredItem;
 use serde_json::{Value, json};
 
-use crate::conformance::Subject;
+use crate::conformance::SharedStore;
 use crate::conformance::fixtures::{at, commit};
 
 fn labels(namespace: &str) -> Vec<String> {
     if namespace.is_empty() { Vec::new() } else { namespace.split('/').map(str::to_owned).collect() }
 }
 
-fn item((namespace, key): (&str, &str), value: Value, second: i64) -> Item {
+fn item((namespace, key): (&str, &str), value: Value, second: i64) -> StoredItem {
     let Value::Object(value) = value else { panic!("an object") };
-    Item {
+    StoredItem {
         namespace: labels(namespace),
         key: key.to_owned(),
         value,
@@ -36,14 +37,14 @@ fn all() -> ItemQuery {
     ItemQuery { limit: 100, ..ItemQuery::default() }
 }
 
-pub async fn f10_an_item_is_kept_under_its_name_and_replaced_there(store: Subject) {
+pub async fn f10_an_item_is_kept_under_its_name_and_replaced_there(store: SharedStore) {
     let namespace = labels("users/ada");
     assert_eq!(store.item(&namespace, "k").await.unwrap(), None);
     let value = json!({"z": 1, "a": ["\u{0}", "𝄞", null, 1.5, -3], "deep": {"": {}}});
     put(&*store, ("users/ada", "k"), value.clone(), 1).await;
     assert_eq!(store.item(&namespace, "k").await.unwrap(), Some(item(("users/ada", "k"), value, 1)));
     put(&*store, ("users/ada", "k"), json!({"b": 2}), 7).await;
-    let expected = Item { created_at: at(1), ..item(("users/ada", "k"), json!({"b": 2}), 7) };
+    let expected = StoredItem { created_at: at(1), ..item(("users/ada", "k"), json!({"b": 2}), 7) };
     assert_eq!(store.item(&namespace, "k").await.unwrap(), Some(expected.clone()));
     for other in [("users", "k"), ("users/ada/k", "k"), ("users/bo", "k"), ("users/ada", "K")] {
         assert_eq!(store.item(&labels(other.0), other.1).await.unwrap(), None, "{other:?}");
@@ -58,7 +59,7 @@ pub async fn f10_an_item_is_kept_under_its_name_and_replaced_there(store: Subjec
     assert_eq!(store.item(&namespace, "k").await.unwrap().unwrap().created_at, at(9), "it begins again");
 }
 
-pub async fn f10_a_namespace_is_no_beginning_of_another(store: Subject) {
+pub async fn f10_a_namespace_is_no_beginning_of_another(store: SharedStore) {
     let spaces = ["a", "a/b", "a/b/c", "ab", "a b", "A", "a\"", "é", "*", "a/bb", "a-b"];
     for (second, space) in spaces.into_iter().enumerate() {
         put(&*store, (space, space), json!({"n": second}), second as i64).await;
@@ -76,7 +77,7 @@ pub async fn f10_a_namespace_is_no_beginning_of_another(store: Subject) {
         let query = ItemQuery { prefix: labels(prefix), ..all() };
         assert_eq!(keys(&*store, query.clone()).await, expected, "{prefix}");
         let filtered =
-            ItemQuery { filter: vec![condition("n", Comparison::Less, json!(99))], ..query.clone() };
+            ItemQuery { filter: vec![condition("n", FieldComparison::Less, json!(99))], ..query.clone() };
         assert_eq!(keys(&*store, filtered).await, expected, "{prefix}, filtered");
         let mut found = keys(&*store, ItemQuery { words: vec!["n".to_owned()], ..query }).await;
         found.sort();
@@ -87,7 +88,7 @@ pub async fn f10_a_namespace_is_no_beginning_of_another(store: Subject) {
     assert_eq!(keys(&*store, all()).await.len(), spaces.len());
 }
 
-pub async fn items_are_found_by_what_was_put_last(store: Subject) {
+pub async fn items_are_found_by_what_was_put_last(store: SharedStore) {
     for (key, second) in [("one", 1), ("two", 2), ("three", 3), ("four", 2)] {
         put(&*store, ("n", key), json!({}), second).await;
     }
@@ -102,7 +103,7 @@ pub async fn items_are_found_by_what_was_put_last(store: Subject) {
     );
 }
 
-pub async fn items_are_found_by_words(store: Subject) {
+pub async fn items_are_found_by_words(store: SharedStore) {
     let words = |text: &str| ItemQuery { words: text.split(' ').map(str::to_owned).collect(), ..all() };
     put(&*store, ("n", "retry-policy"), json!({"text": "Retries wait\n250 ms.", "tags": ["network"]}), 1)
         .await;
@@ -139,23 +140,23 @@ pub async fn items_are_found_by_words(store: Subject) {
     assert_eq!(keys(&*store, words("network")).await, Vec::<String>::new());
     let query = SearchQuery {
         words: vec!["nothing".to_owned()],
-        kinds: vec![FoundKind::Item],
+        kinds: vec![IndexHitKind::Item],
         limit: 5,
         ..SearchQuery::default()
     };
     let hits = store.search(query.clone()).await.unwrap();
     assert_eq!(hits.len(), 1);
-    assert_eq!(hits[0].place, Place::Item { namespace: labels("n"), key: "greeting".to_owned() });
+    assert_eq!(hits[0].location, HitLocation::Item { namespace: labels("n"), key: "greeting".to_owned() });
     let everything = store.search(SearchQuery { kinds: Vec::new(), ..query }).await.unwrap();
     assert_eq!(everything, [], "items are found by who asks for them");
 }
 
-fn condition(field: &str, comparison: Comparison, with: Value) -> Condition {
-    Condition { field: field.to_owned(), comparison, with }
+fn condition(field: &str, comparison: FieldComparison, with: Value) -> FieldCondition {
+    FieldCondition { field: field.to_owned(), comparison, value: with }
 }
 
-pub async fn items_are_filtered_by_their_fields(store: Subject) {
-    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+pub async fn items_are_filtered_by_their_fields(store: SharedStore) {
+    use FieldComparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
     let values = [
         ("a", json!({"price": 1, "name": "x", "tags": ["t"]})),
         ("b", json!({"price": 2.5, "name": "y", "open": true})),
@@ -188,14 +189,14 @@ pub async fn items_are_filtered_by_their_fields(store: Subject) {
     }
 }
 
-pub async fn a_page_of_items_is_exact_whatever_is_filtered(store: Subject) {
+pub async fn a_page_of_items_is_exact_whatever_is_filtered(store: SharedStore) {
     for number in 0..60 {
         let space = if number % 3 == 0 { "n/sub" } else { "n" };
         let value = json!({"number": number, "even": number % 2 == 0, "word": "heron"});
         put(&*store, (space, &format!("{number:02}")), value, number % 7).await;
     }
     put(&*store, ("m", "other"), json!({"even": true, "word": "heron"}), 9).await;
-    let even = vec![condition("even", Comparison::Equal, json!(true))];
+    let even = vec![condition("even", FieldComparison::Equal, json!(true))];
     let base = ItemQuery { prefix: labels("n"), ..all() };
     for query in [
         base.clone(),
@@ -221,15 +222,15 @@ pub async fn a_page_of_items_is_exact_whatever_is_filtered(store: Subject) {
     }
     for limit in [0, journal::PAGE_ROWS_MAX + 1] {
         let refused = store.items(ItemQuery { limit, ..ItemQuery::default() }).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })));
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })));
         let refused = store.namespaces(NamespaceQuery { limit, ..NamespaceQuery::default() }).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })));
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })));
     }
     let words = vec!["w".to_owned(); journal::QUERY_WORDS_MAX + 1];
-    assert!(matches!(store.items(ItemQuery { words, ..all() }).await, Err(Error::Invalid { .. })));
+    assert!(matches!(store.items(ItemQuery { words, ..all() }).await, Err(Error::InvalidRequest { .. })));
 }
 
-pub async fn namespaces_are_listed_once_in_order(store: Subject) {
+pub async fn namespaces_are_listed_once_in_order(store: SharedStore) {
     let spaces = ["a/b/c", "a", "a/b", "a b", "a/z", "b/b/c", "b", "c/x/y/z", "c/x/y", "a/b/d"];
     for space in spaces {
         for key in ["1", "2"] {
@@ -269,14 +270,14 @@ pub async fn namespaces_are_listed_once_in_order(store: Subject) {
     }
 }
 
-pub async fn what_cannot_be_told_apart_is_refused(store: Subject) {
-    let odd = |namespace: Vec<&str>| Item {
+pub async fn what_cannot_be_told_apart_is_refused(store: SharedStore) {
+    let odd = |namespace: Vec<&str>| StoredItem {
         namespace: namespace.into_iter().map(str::to_owned).collect(),
         ..item(("n", "k"), json!({}), 1)
     };
     for namespace in [vec![], vec![""], vec!["a", ""], vec!["a\u{1f}b"], vec!["a\n"]] {
         let refused = commit(&*store, vec![Write::PutItem(odd(namespace.clone()))]).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })), "{namespace:?}");
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{namespace:?}");
     }
     let dotted = odd(vec!["a.b", " "]);
     commit(&*store, vec![Write::PutItem(dotted.clone())]).await.unwrap();

@@ -2,34 +2,42 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use journal::{Error, RunPatch, Store, SummaryQuery, Transfer, TurnQuery, Write};
+use journal::{Error, RunPatch, Store, SummaryQuery, TurnQuery, TurnSummarization, Write};
 use protocol::{
-    ArchiveReason, AssistantId, LoggedTurn, NewEvent, ParentKind, RunStatus, Seq, SummaryId, Thread,
-    ThreadId, TurnRole,
+    ArchiveReason, AssistantId, LoggedMessage, MessageRole, NewEvent, ParentKind, RunStatus, Seq, SummaryId,
+    Thread, ThreadId,
 };
 
-pub use super::scene::transfer;
-use super::scene::{
-    all_turns, archived, found, move_turns, newest, places, summary, talk, texts, turns, unchanged,
+pub use super::memory_fixtures::summarization;
+use super::memory_fixtures::{
+    all_turns, append_turns, archive_event, current_version, newest_query, read_turns, search_summaries,
+    summarize_turns, summary, summary_texts, turn_indexes,
 };
-use crate::conformance::Subject;
+use crate::conformance::SharedStore;
 use crate::conformance::fixtures::{
-    ai, all_history, append, at, calls, commit, create, create_run, human, result, thread, trace,
+    ai, all_history, append, at, commit, create, create_run, human, thread, tool_calls, tool_result,
+    trace_event,
 };
 
-pub async fn f6_a_transfer_archives_its_window_and_nothing_else(store: Subject) {
+pub async fn f6_a_transfer_archives_its_window_and_nothing_else(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
-    append(&*store, one, vec![human("q"), calls(&["c"]), result("c", "r"), ai("a"), trace(1)]).await.unwrap();
-    talk(&*store, two, 4).await;
-    let stored = transfer(two, (3, 5), "We talked of herons.");
-    commit(&*store, vec![Write::TransferTurns(stored.clone())]).await.unwrap();
-    assert_eq!(places(&*store).await, (vec![1, 2, 6], vec![3, 4, 5]));
+    append(
+        &*store,
+        one,
+        vec![human("q"), tool_calls(&["c"]), tool_result("c", "r"), ai("a"), trace_event(1)],
+    )
+    .await
+    .unwrap();
+    append_turns(&*store, two, 4).await;
+    let stored = summarization(two, (3, 5), "We talked of herons.");
+    commit(&*store, vec![Write::SummarizeTurns(stored.clone())]).await.unwrap();
+    assert_eq!(turn_indexes(&*store).await, (vec![1, 2, 6], vec![3, 4, 5]));
     let all = all_turns(&*store).await;
-    let first = LoggedTurn {
+    let first = LoggedMessage {
         agent_id: AssistantId::default(),
         thread_id: two,
         turn_index: 3,
-        role: TurnRole::User,
+        role: MessageRole::User,
         content: "question 0".to_owned(),
         created_at: at(1),
         is_archived: true,
@@ -37,124 +45,133 @@ pub async fn f6_a_transfer_archives_its_window_and_nothing_else(store: Subject) 
         summary_id: Some(stored.summary.id),
     };
     assert_eq!(all[2], first);
-    assert_eq!((all[1].role, all[1].content.as_str(), all[1].seq), (TurnRole::Assistant, "a", 4));
-    let found = store.summaries(newest()).await.unwrap();
+    assert_eq!((all[1].role, all[1].content.as_str(), all[1].seq), (MessageRole::Assistant, "a", 4));
+    let found = store.summaries(newest_query()).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!((&found[0].summary, found[0].thread_id, found[0].turns), (&stored.summary, Some(two), 3));
     let counts = store.memory_counts(&AssistantId::default()).await.unwrap();
-    assert_eq!((counts.active_turns, counts.summarised_turns, counts.withdrawn_turns), (3, 3, 0));
+    assert_eq!((counts.active_turns, counts.summarised_turns, counts.rewound_turns), (3, 3, 0));
     assert_eq!(counts.summaries, 1);
 }
 
-pub async fn f6_what_differs_from_its_window_archives_nothing(store: Subject) {
+pub async fn f6_what_differs_from_its_window_archives_nothing(store: SharedStore) {
     let (one, two, gone) = (create(&*store).await, create(&*store).await, create(&*store).await);
     let other = Thread { assistant_id: "reviewer".parse().unwrap(), ..thread() };
     let others = other.thread_id;
     commit(&*store, vec![Write::CreateThread(other), Write::DeleteThread { thread_id: gone }]).await.unwrap();
-    talk(&*store, one, 4).await;
-    talk(&*store, two, 2).await;
-    talk(&*store, others, 4).await;
-    let window = transfer(one, (1, 4), "Nothing of it stays.");
-    let everywhere = Transfer { thread_id: None, turns: 6, ..transfer(one, (1, 6), "Nothing of it stays.") };
+    append_turns(&*store, one, 4).await;
+    append_turns(&*store, two, 2).await;
+    append_turns(&*store, others, 4).await;
+    let window = summarization(one, (1, 4), "Nothing of it stays.");
+    let everywhere =
+        TurnSummarization { thread_id: None, turns: 6, ..summarization(one, (1, 6), "Nothing of it stays.") };
     let cases = [
-        Transfer { turns: 3, ..window.clone() },
-        Transfer { turns: 5, ..window.clone() },
-        Transfer { threads: vec![unchanged(two)], ..window.clone() },
-        Transfer { threads: vec![unchanged(one), unchanged(gone)], ..window.clone() },
-        Transfer { threads: vec![unchanged(one), unchanged(others)], ..window.clone() },
-        Transfer { thread_id: Some(others), threads: vec![], ..window.clone() },
-        Transfer { thread_id: Some(gone), threads: vec![], ..window.clone() },
-        Transfer { threads: vec![], ..window.clone() },
+        TurnSummarization { turns: 3, ..window.clone() },
+        TurnSummarization { turns: 5, ..window.clone() },
+        TurnSummarization { thread_versions: vec![current_version(two)], ..window.clone() },
+        TurnSummarization {
+            thread_versions: vec![current_version(one), current_version(gone)],
+            ..window.clone()
+        },
+        TurnSummarization {
+            thread_versions: vec![current_version(one), current_version(others)],
+            ..window.clone()
+        },
+        TurnSummarization { thread_id: Some(others), thread_versions: vec![], ..window.clone() },
+        TurnSummarization { thread_id: Some(gone), thread_versions: vec![], ..window.clone() },
+        TurnSummarization { thread_versions: vec![], ..window.clone() },
         everywhere.clone(),
-        Transfer {
-            threads: vec![unchanged(one), unchanged(two)],
-            ..transfer(one, (7, 9), "Nothing of it stays.")
+        TurnSummarization {
+            thread_versions: vec![current_version(one), current_version(two)],
+            ..summarization(one, (7, 9), "Nothing of it stays.")
         },
     ];
     for case in cases {
-        let refused = commit(&*store, vec![Write::TransferTurns(case.clone())]).await.unwrap_err();
-        assert!(matches!(refused, Error::Differs { what: "window of turns", .. }), "{refused:?}: {case:?}");
+        let refused = commit(&*store, vec![Write::SummarizeTurns(case.clone())]).await.unwrap_err();
+        assert!(matches!(refused, Error::Conflict { what: "message range of summary", .. }), "{refused:?}: {case:?}");
     }
-    let empty = commit(&*store, vec![Write::TransferTurns(Transfer { turns: 0, ..window.clone() })]).await;
-    assert!(matches!(empty, Err(Error::Invalid { .. })));
-    assert_eq!(places(&*store).await.1, Vec::<u64>::new());
-    assert_eq!(texts(&*store, newest()).await, Vec::<String>::new());
+    let empty =
+        commit(&*store, vec![Write::SummarizeTurns(TurnSummarization { turns: 0, ..window.clone() })]).await;
+    assert!(matches!(empty, Err(Error::InvalidRequest { .. })));
+    assert_eq!(turn_indexes(&*store).await.1, Vec::<u64>::new());
+    assert_eq!(summary_texts(&*store, newest_query()).await, Vec::<String>::new());
     // The same words under the same id are a repetition, and one of them stays.
-    let both = Transfer { threads: vec![unchanged(two), unchanged(one)], ..everywhere };
-    commit(&*store, vec![Write::TransferTurns(both.clone())]).await.unwrap();
-    let again = commit(&*store, vec![Write::TransferTurns(both)]).await;
-    assert!(matches!(again, Err(Error::Differs { .. })));
-    assert_eq!(texts(&*store, newest()).await.len(), 1);
+    let both =
+        TurnSummarization { thread_versions: vec![current_version(two), current_version(one)], ..everywhere };
+    commit(&*store, vec![Write::SummarizeTurns(both.clone())]).await.unwrap();
+    let again = commit(&*store, vec![Write::SummarizeTurns(both)]).await;
+    assert!(matches!(again, Err(Error::Conflict { .. })));
+    assert_eq!(summary_texts(&*store, newest_query()).await.len(), 1);
 }
 
-pub async fn f6_a_transfer_that_fails_leaves_nothing(store: Subject) {
+pub async fn f6_a_transfer_that_fails_leaves_nothing(store: SharedStore) {
     let thread_id = create(&*store).await;
-    talk(&*store, thread_id, 4).await;
+    append_turns(&*store, thread_id, 4).await;
     let refused = NewEvent {
         content: serde_json::value::RawValue::from_string(r#""\ud800""#.into()).unwrap(),
-        ..trace(1)
+        ..trace_event(1)
     };
     let writes = vec![
-        Write::TransferTurns(transfer(thread_id, (1, 2), "Words of a heron.")),
+        Write::SummarizeTurns(summarization(thread_id, (1, 2), "Words of a heron.")),
         Write::Append { thread_id, events: vec![refused] },
     ];
-    assert!(matches!(commit(&*store, writes).await, Err(Error::Invalid { .. })));
-    assert_eq!(places(&*store).await, (vec![1, 2, 3, 4], vec![]));
-    assert_eq!(found(&*store, "heron").await, Vec::<SummaryId>::new());
-    assert_eq!(texts(&*store, newest()).await, Vec::<String>::new());
+    assert!(matches!(commit(&*store, writes).await, Err(Error::InvalidRequest { .. })));
+    assert_eq!(turn_indexes(&*store).await, (vec![1, 2, 3, 4], vec![]));
+    assert_eq!(search_summaries(&*store, "heron").await, Vec::<SummaryId>::new());
+    assert_eq!(summary_texts(&*store, newest_query()).await, Vec::<String>::new());
 }
 
-pub async fn f6_no_window_archives_a_turn_twice(store: Subject) {
+pub async fn f6_no_window_archives_a_turn_twice(store: SharedStore) {
     let thread_id = create(&*store).await;
-    talk(&*store, thread_id, 10).await;
-    commit(&*store, vec![Write::TransferTurns(transfer(thread_id, (4, 6), "middle"))]).await.unwrap();
+    append_turns(&*store, thread_id, 10).await;
+    commit(&*store, vec![Write::SummarizeTurns(summarization(thread_id, (4, 6), "middle"))]).await.unwrap();
     // Around it, and again.
-    let around = Transfer { turns: 7, ..transfer(thread_id, (1, 10), "around") };
-    commit(&*store, vec![Write::TransferTurns(around.clone())]).await.unwrap();
-    let again = Transfer { summary: summary((1, 10), "again"), ..around };
-    assert!(matches!(commit(&*store, vec![Write::TransferTurns(again)]).await, Err(Error::Differs { .. })));
+    let around = TurnSummarization { turns: 7, ..summarization(thread_id, (1, 10), "around") };
+    commit(&*store, vec![Write::SummarizeTurns(around.clone())]).await.unwrap();
+    let again = TurnSummarization { summary: summary((1, 10), "again"), ..around };
+    assert!(matches!(commit(&*store, vec![Write::SummarizeTurns(again)]).await, Err(Error::Conflict { .. })));
     let told: BTreeMap<u64, u64> = store
-        .summaries(newest())
+        .summaries(newest_query())
         .await
         .unwrap()
         .iter()
         .map(|stored| (stored.summary.turn_range_start, stored.turns))
         .collect();
     assert_eq!(told, BTreeMap::from([(1, 7), (4, 3)]));
-    assert_eq!(places(&*store).await, (vec![], (1..=10).collect()));
+    assert_eq!(turn_indexes(&*store).await, (vec![], (1..=10).collect()));
 }
 
-pub async fn f6_a_window_of_a_thread_leaves_the_others_alone(store: Subject) {
+pub async fn f6_a_window_of_a_thread_leaves_the_others_alone(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     for thread_id in [one, two, one, two, one] {
         append(&*store, thread_id, vec![human("q"), ai("a")]).await.unwrap();
     }
-    let of_one = Transfer { turns: 4, ..transfer(one, (2, 9), "of one") };
-    commit(&*store, vec![Write::TransferTurns(of_one)]).await.unwrap();
-    assert_eq!(places(&*store).await, (vec![1, 3, 4, 7, 8, 10], vec![2, 5, 6, 9]));
+    let of_one = TurnSummarization { turns: 4, ..summarization(one, (2, 9), "of one") };
+    commit(&*store, vec![Write::SummarizeTurns(of_one)]).await.unwrap();
+    assert_eq!(turn_indexes(&*store).await, (vec![1, 3, 4, 7, 8, 10], vec![2, 5, 6, 9]));
     // The ends may be anybody's.
-    let rest = Transfer { turns: 4, ..transfer(two, (1, 10), "of two") };
-    commit(&*store, vec![Write::TransferTurns(rest)]).await.unwrap();
-    assert_eq!(places(&*store).await.0, [1, 10]);
+    let rest = TurnSummarization { turns: 4, ..summarization(two, (1, 10), "of two") };
+    commit(&*store, vec![Write::SummarizeTurns(rest)]).await.unwrap();
+    assert_eq!(turn_indexes(&*store).await.0, [1, 10]);
 }
 
-pub async fn f6_nothing_is_transferred_under_a_run(store: Subject) {
+pub async fn f6_nothing_is_transferred_under_a_run(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let idle = create(&*store).await;
     append(&*store, run.thread_id, vec![human("q"), ai("a")]).await.unwrap();
     append(&*store, idle, vec![human("q"), ai("a")]).await.unwrap();
-    let both = Transfer {
+    let both = TurnSummarization {
         thread_id: None,
         turns: 4,
-        threads: vec![unchanged(idle), unchanged(run.thread_id)],
+        thread_versions: vec![current_version(idle), current_version(run.thread_id)],
         summary: summary((1, 4), "both"),
     };
     for (transfer, is_busy) in [
         (both.clone(), true),
-        (transfer(run.thread_id, (1, 2), "busy"), true),
-        (transfer(idle, (3, 4), "idle"), false),
+        (summarization(run.thread_id, (1, 2), "busy"), true),
+        (summarization(idle, (3, 4), "idle"), false),
     ] {
-        let outcome = commit(&*store, vec![Write::TransferTurns(transfer)]).await;
+        let outcome = commit(&*store, vec![Write::SummarizeTurns(transfer)]).await;
         match outcome {
             Err(error @ Error::Busy { .. }) => assert!(is_busy && error.is_retryable()),
             outcome => assert!(!is_busy && outcome.is_ok(), "{outcome:?}"),
@@ -162,18 +179,18 @@ pub async fn f6_nothing_is_transferred_under_a_run(store: Subject) {
     }
     let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
     let ended = Write::UpdateRun { run_id: run.run_id, patch };
-    let transfer = transfer(run.thread_id, (1, 2), "ended");
-    commit(&*store, vec![ended, Write::TransferTurns(transfer)]).await.unwrap();
-    assert_eq!(texts(&*store, newest()).await.len(), 2);
+    let transfer = summarization(run.thread_id, (1, 2), "ended");
+    commit(&*store, vec![ended, Write::SummarizeTurns(transfer)]).await.unwrap();
+    assert_eq!(summary_texts(&*store, newest_query()).await.len(), 2);
 }
 
 /// Whoever is faster, a turn is in one summary, and what a summary says it stands for is what it stands for.
-pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Subject) {
+pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: SharedStore) {
     const TURNS: u64 = 50_000;
     const WORKERS: u64 = 8;
     let thread_id = create(&*store).await;
     for _ in 0..TURNS / 5_000 {
-        talk(&*store, thread_id, 5_000).await;
+        append_turns(&*store, thread_id, 5_000).await;
     }
     let workers = (0..WORKERS).map(|worker| {
         let store = store.clone();
@@ -185,7 +202,7 @@ pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Sub
                 // Half of them begin at the end.
                 let number = if worker % 2 == 0 { number } else { TURNS / length - number };
                 let window = (number * length + 1, (number + 1) * length);
-                stored += settle(&*store, thread_id, window).await;
+                stored += summarize_window(&*store, thread_id, window).await;
             }
             stored
         })
@@ -198,7 +215,8 @@ pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Sub
     let mut told: BTreeMap<SummaryId, u64> = BTreeMap::new();
     let mut first = 1;
     loop {
-        let page = turns(&*store, TurnQuery { first, ..TurnQuery::of(AssistantId::default()) }).await;
+        let page =
+            read_turns(&*store, TurnQuery { first, ..TurnQuery::for_agent(AssistantId::default()) }).await;
         let Some(last) = page.last() else { break };
         first = last.turn_index + 1;
         for turn in page {
@@ -206,7 +224,7 @@ pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Sub
             *told.entry(turn.summary_id.unwrap()).or_default() += 1;
         }
     }
-    let query = SummaryQuery { limit: usize::MAX, ..newest() };
+    let query = SummaryQuery { limit: usize::MAX, ..newest_query() };
     let said = store.summaries(query).await.unwrap();
     assert_eq!(
         said.into_iter().map(|stored| (stored.summary.id, stored.turns)).collect::<BTreeMap<_, _>>(),
@@ -215,61 +233,68 @@ pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Sub
 }
 
 /// Transfers what is left of a window, reading again what others were faster with; returns how many turns it were.
-async fn settle(store: &dyn Store, thread_id: ThreadId, (first, last): (u64, u64)) -> u64 {
+async fn summarize_window(store: &dyn Store, thread_id: ThreadId, (first, last): (u64, u64)) -> u64 {
     loop {
-        let query = TurnQuery { first, last, archived: Some(false), ..TurnQuery::of(AssistantId::default()) };
-        let left = turns(store, query).await;
+        let query =
+            TurnQuery { first, last, archived: Some(false), ..TurnQuery::for_agent(AssistantId::default()) };
+        let left = read_turns(store, query).await;
         let (Some(lowest), Some(highest)) = (left.first(), left.last()) else { return 0 };
         let window = (lowest.turn_index, highest.turn_index);
         let turns = left.len() as u64;
-        let transfer = Transfer { turns, ..transfer(thread_id, window, "a window") };
-        match commit(store, vec![Write::TransferTurns(transfer)]).await {
+        let transfer = TurnSummarization { turns, ..summarization(thread_id, window, "a window") };
+        match commit(store, vec![Write::SummarizeTurns(transfer)]).await {
             Ok(_) => return turns,
-            Err(Error::Differs { .. }) => {}
+            Err(Error::Conflict { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-pub async fn f7_summaries_are_newest_first_with_ties_by_id(store: Subject) {
+pub async fn f7_summaries_are_newest_first_with_ties_by_id(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     for thread_id in [one, two, one, two, one] {
         append(&*store, thread_id, vec![human("q")]).await.unwrap();
     }
     let mut expected = Vec::new();
     for (turn, thread_id, second) in [(1, one, 3), (2, two, 9), (3, one, 3), (4, two, 3), (5, one, 1)] {
-        let mut transfer = transfer(thread_id, (turn, turn), &format!("of turn {turn}"));
+        let mut transfer = summarization(thread_id, (turn, turn), &format!("of turn {turn}"));
         transfer.summary.created_at = at(second);
         expected.push((at(second), transfer.summary.id, transfer.summary.summary_text.clone()));
-        commit(&*store, vec![Write::TransferTurns(transfer)]).await.unwrap();
+        commit(&*store, vec![Write::SummarizeTurns(transfer)]).await.unwrap();
     }
     expected.sort_by_key(|(stored_at, id, _)| std::cmp::Reverse((*stored_at, *id)));
     let expected: Vec<String> = expected.into_iter().map(|(.., text)| text).collect();
     assert_eq!(expected[0], "of turn 2");
-    assert_eq!(texts(&*store, newest()).await, expected);
+    assert_eq!(summary_texts(&*store, newest_query()).await, expected);
     for (offset, limit) in [(0, 0), (0, 2), (1, 3), (4, 9), (5, 9), (0, usize::MAX)] {
         let end = (offset + limit.min(9)).min(5);
-        let query = SummaryQuery { offset, limit, ..newest() };
-        assert_eq!(texts(&*store, query).await, expected[offset.min(end)..end], "{limit} from {offset}");
+        let query = SummaryQuery { offset, limit, ..newest_query() };
+        assert_eq!(
+            summary_texts(&*store, query).await,
+            expected[offset.min(end)..end],
+            "{limit} from {offset}"
+        );
     }
-    let of_two = SummaryQuery { except_thread: Some(one), ..newest() };
-    assert_eq!(texts(&*store, of_two).await, ["of turn 2", "of turn 4"]);
-    let unknown = SummaryQuery { except_thread: Some(ThreadId::generate()), ..newest() };
-    assert_eq!(texts(&*store, unknown).await, expected);
-    let others = SummaryQuery { agent_id: "reviewer".parse().unwrap(), ..newest() };
-    assert_eq!(texts(&*store, others).await, Vec::<String>::new());
+    let of_two = SummaryQuery { except_thread: Some(one), ..newest_query() };
+    assert_eq!(summary_texts(&*store, of_two).await, ["of turn 2", "of turn 4"]);
+    let unknown = SummaryQuery { except_thread: Some(ThreadId::generate()), ..newest_query() };
+    assert_eq!(summary_texts(&*store, unknown).await, expected);
+    let others = SummaryQuery { agent_id: "reviewer".parse().unwrap(), ..newest_query() };
+    assert_eq!(summary_texts(&*store, others).await, Vec::<String>::new());
 }
 
-pub async fn f7_turns_are_read_in_pages_by_agent_and_by_thread(store: Subject) {
+pub async fn f7_turns_are_read_in_pages_by_agent_and_by_thread(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     for _ in 0..3 {
-        append(&*store, one, vec![human("q"), calls(&["c"]), result("c", "r"), ai("a")]).await.unwrap();
-        append(&*store, two, vec![human("q"), trace(1), ai("a")]).await.unwrap();
+        append(&*store, one, vec![human("q"), tool_calls(&["c"]), tool_result("c", "r"), ai("a")])
+            .await
+            .unwrap();
+        append(&*store, two, vec![human("q"), trace_event(1), ai("a")]).await.unwrap();
     }
     // One has the turns 1, 2, 5, 6, 9, 10 at the seqs 1, 4, 5, 8, 9, 12.
-    let part = Transfer { turns: 4, ..transfer(one, (1, 6), "of one") };
-    commit(&*store, vec![Write::TransferTurns(part)]).await.unwrap();
-    let of = |thread_id| TurnQuery { thread_id, ..TurnQuery::of(AssistantId::default()) };
+    let part = TurnSummarization { turns: 4, ..summarization(one, (1, 6), "of one") };
+    commit(&*store, vec![Write::SummarizeTurns(part)]).await.unwrap();
+    let of = |thread_id| TurnQuery { thread_id, ..TurnQuery::for_agent(AssistantId::default()) };
     let (agent, thread_one) = (of(None), of(Some(one)));
     let cases: [(TurnQuery, &[u64]); 14] = [
         (agent.clone(), &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
@@ -289,18 +314,18 @@ pub async fn f7_turns_are_read_in_pages_by_agent_and_by_thread(store: Subject) {
     ];
     for (query, expected) in cases {
         let found: Vec<u64> =
-            turns(&*store, query.clone()).await.iter().map(|turn| turn.turn_index).collect();
+            read_turns(&*store, query.clone()).await.iter().map(|turn| turn.turn_index).collect();
         assert_eq!(found, expected, "{query:?}");
     }
-    assert_eq!(turns(&*store, of(Some(ThreadId::generate()))).await, []);
+    assert_eq!(read_turns(&*store, of(Some(ThreadId::generate()))).await, []);
     for limit in [0, journal::PAGE_ROWS_MAX + 1] {
         let refused = store.turns(TurnQuery { limit, ..thread_one.clone() }).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })));
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })));
     }
 }
 
 /// Nobody speaks with the person there, and what comes of it is told in the thread that asked.
-pub async fn f6_what_sub_agents_say_is_no_turn(store: Subject) {
+pub async fn f6_what_sub_agents_say_is_no_turn(store: SharedStore) {
     let parent = create(&*store).await;
     let of = |parent_id, kind| Thread { parent_id: Some(parent_id), parent_kind: Some(kind), ..thread() };
     let helper = of(parent, ParentKind::Subagent);
@@ -320,15 +345,15 @@ pub async fn f6_what_sub_agents_say_is_no_turn(store: Subject) {
 }
 
 /// Whatever becomes of turns, what people are shown stays as it is.
-pub async fn f7_b1_history_is_complete_whatever_went_to_memory(store: Subject) {
+pub async fn f7_b1_history_is_complete_whatever_went_to_memory(store: SharedStore) {
     let thread_id = create(&*store).await;
-    talk(&*store, thread_id, 6).await;
+    append_turns(&*store, thread_id, 6).await;
     let before: BTreeSet<Seq> =
         all_history(&*store, thread_id, 2).await.iter().map(|entry| entry.seq).collect();
-    let summary = move_turns(&*store, thread_id, (1, 4), ("We <talked>.", (1, 4))).await;
-    let condensed = Transfer { turns: 1, ..transfer(thread_id, (5, 5), "condensed") };
-    let event = archived(&condensed.summary, ArchiveReason::Compaction, (5, 5));
-    let writes = vec![Write::TransferTurns(condensed), Write::Append { thread_id, events: vec![event] }];
+    let summary = summarize_turns(&*store, thread_id, (1, 4), ("We <talked>.", (1, 4))).await;
+    let condensed = TurnSummarization { turns: 1, ..summarization(thread_id, (5, 5), "condensed") };
+    let event = archive_event(&condensed.summary, ArchiveReason::Compaction, (5, 5));
+    let writes = vec![Write::SummarizeTurns(condensed), Write::Append { thread_id, events: vec![event] }];
     commit(&*store, writes).await.unwrap();
     let entries = all_history(&*store, thread_id, 2).await;
     let markers: Vec<serde_json::Value> = entries

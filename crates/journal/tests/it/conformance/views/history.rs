@@ -1,20 +1,22 @@
 //! Pages of history: exact by what is visible, whole in both directions, each understandable alone.
 
 use journal::view::{HistoryEntry, HistoryItem, history};
-use journal::{Error, HistoryPage, HistoryQuery, PAGE_ROWS_MAX, Shown, Superseded, Write, history_page};
+use journal::{
+    Error, HistoryFilter, HistoryPage, HistoryQuery, PAGE_ROWS_MAX, SupersededVisibility, Write, history_page,
+};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use protocol::{Event, EventType, Message, NewEvent, Rating, Run, RunFeedback, RunId, Seq, ThreadId};
 use serde_json::{Value, json};
 
-use crate::conformance::Subject;
+use crate::conformance::SharedStore;
 use crate::conformance::fixtures::{
-    ai, all_events, all_history, append, calls, commit, compacted, copy, create, fact, feedback, human,
-    result, rewind, run, trace, undone, whole_run,
+    ai, all_events, all_history, append, commit, compaction_event, complete_run, create, event, feedback,
+    fork, human, rewind, run, tool_calls, tool_result, trace_event, undo_event,
 };
 
-async fn page(store: &Subject, thread_id: ThreadId, query: HistoryQuery) -> HistoryPage {
+async fn page(store: &SharedStore, thread_id: ThreadId, query: HistoryQuery) -> HistoryPage {
     history_page(&**store, thread_id, &query).await.unwrap()
 }
 
@@ -27,18 +29,18 @@ fn newest(limit: usize) -> HistoryQuery {
 }
 
 /// A query that asks for what the local person thinks.
-fn rated(limit: usize) -> HistoryQuery {
-    HistoryQuery { feedback: Some(RunFeedback::LOCAL.to_owned()), ..newest(limit) }
+fn with_feedback(limit: usize) -> HistoryQuery {
+    HistoryQuery { feedback: Some(RunFeedback::LOCAL_USER.to_owned()), ..newest(limit) }
 }
 
-fn side(event: NewEvent) -> NewEvent {
+fn as_subagent_event(event: NewEvent) -> NewEvent {
     event.with_metadata(&json!({"side": true})).unwrap()
 }
 
-pub async fn a9_history_pages_honour_their_bounds(store: Subject) {
+pub async fn a9_history_pages_honour_their_bounds(store: SharedStore) {
     let thread_id = create(&*store).await;
     // Visible are 1, 4, 5, 8, 9, …: of every four events the first and the last.
-    let events = (0..20).map(|n| if n % 4 == 1 || n % 4 == 2 { trace(n) } else { human("text") });
+    let events = (0..20).map(|n| if n % 4 == 1 || n % 4 == 2 { trace_event(n) } else { human("text") });
     append(&*store, thread_id, events.collect()).await.unwrap();
     for (after_seq, before_seq, limit, expected, more) in [
         (None, None, 3, vec![16, 17, 20], (true, false)),
@@ -71,13 +73,13 @@ pub async fn a9_history_pages_honour_their_bounds(store: Subject) {
     }
     for limit in [0, PAGE_ROWS_MAX + 1, usize::MAX] {
         let refused = history_page(&*store, thread_id, &newest(limit)).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })), "{limit}");
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{limit}");
     }
-    let unknown = page(&store, ThreadId::generate(), rated(PAGE_ROWS_MAX)).await;
+    let unknown = page(&store, ThreadId::generate(), with_feedback(PAGE_ROWS_MAX)).await;
     assert!(unknown.entries.is_empty() && !unknown.has_more_before && !unknown.has_more_after);
 }
 
-pub async fn b5_a_long_thread_pages_completely(store: Subject) {
+pub async fn b5_a_long_thread_pages_completely(store: SharedStore) {
     const MESSAGES: u64 = 5_001;
     let thread_id = create(&*store).await;
     append(&*store, thread_id, (0..MESSAGES).map(|n| human(&n.to_string())).collect()).await.unwrap();
@@ -91,10 +93,11 @@ pub async fn b5_a_long_thread_pages_completely(store: Subject) {
     assert_eq!(seqs(&page(&store, thread_id, last).await.entries), [1]);
 }
 
-pub async fn b6_pages_are_filled_whatever_is_hidden_between(store: Subject) {
+pub async fn b6_pages_are_filled_whatever_is_hidden_between(store: SharedStore) {
     const HIDDEN: u64 = 10_000;
     let thread_id = create(&*store).await;
-    let hidden = || (0..HIDDEN).map(|n| if n % 2 == 0 { side(ai("side")) } else { trace(n) });
+    let hidden =
+        || (0..HIDDEN).map(|n| if n % 2 == 0 { as_subagent_event(ai("side")) } else { trace_event(n) });
     append(&*store, thread_id, vec![human("one"), ai("two")]).await.unwrap();
     append(&*store, thread_id, hidden().collect()).await.unwrap();
     append(&*store, thread_id, vec![human("three")]).await.unwrap();
@@ -109,19 +112,19 @@ pub async fn b6_pages_are_filled_whatever_is_hidden_between(store: Subject) {
     assert!(nothing.entries.is_empty() && nothing.has_more_before && !nothing.has_more_after);
 }
 
-pub async fn a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_not(store: Subject) {
+pub async fn a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_not(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let failed = fact(EventType::CompactionFailed, &json!({"trigger": "auto", "reason": "blank"}));
+    let failed = event(EventType::CompactionFailed, &json!({"trigger": "auto", "reason": "blank"}));
     let events = vec![
         human("one"),
         ai("two"),
-        trace(1),
+        trace_event(1),
         failed,
-        compacted((1, 2), Some(1), "S"),
-        crate::conformance::fixtures::clipped(2, "t"),
+        compaction_event((1, 2), Some(1), "S"),
+        crate::conformance::fixtures::clip_event(2, "t"),
         human("three"),
-        undone(5, vec![6]),
-        fact(EventType::HandoffRequested, &json!({})),
+        undo_event(5, vec![6]),
+        event(EventType::HandoffRequested, &json!({})),
         ai("four"),
     ];
     append(&*store, thread_id, events).await.unwrap();
@@ -130,7 +133,7 @@ pub async fn a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_
     let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!((ids[2], ids[3], ids[5]), ("compaction-failed-4", "summary-marker-5", "summary-undone-8"));
     // The originals of a marker are a page like any other.
-    let HistoryItem::Marker(marker) = &entries[3].what else { panic!("{entries:?}") };
+    let HistoryItem::Marker(marker) = &entries[3].item else { panic!("{entries:?}") };
     let query = HistoryQuery {
         after_seq: Some(marker.first_seq - 1),
         before_seq: Some(marker.last_seq + 1),
@@ -139,20 +142,20 @@ pub async fn a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_
     assert_eq!(page(&store, thread_id, query).await.entries, entries[..2]);
 }
 
-pub async fn b8_a_result_without_its_call_on_the_page_is_told_with_it(store: Subject) {
+pub async fn b8_a_result_without_its_call_on_the_page_is_told_with_it(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = vec![
         human("go"),
-        calls(&["a", "b"]),
-        result("a", "A"),
-        trace(0),
-        side(calls(&["b"])),
-        result("b", "B"),
-        result("b", "B again"),
-        result("", "of no call"),
-        result("lost", "of a call that is nowhere"),
-        calls(&["a"]),
-        result("a", "A of the second call"),
+        tool_calls(&["a", "b"]),
+        tool_result("a", "A"),
+        trace_event(0),
+        as_subagent_event(tool_calls(&["b"])),
+        tool_result("b", "B"),
+        tool_result("b", "B again"),
+        tool_result("", "of no call"),
+        tool_result("lost", "of a call that is nowhere"),
+        tool_calls(&["a"]),
+        tool_result("a", "A of the second call"),
     ];
     append(&*store, thread_id, events).await.unwrap();
     let told = |page: &HistoryPage| -> Vec<(Seq, Option<(Seq, String)>)> {
@@ -178,24 +181,24 @@ pub async fn b8_a_result_without_its_call_on_the_page_is_told_with_it(store: Sub
     assert_eq!(written["call"], expected);
 }
 
-pub async fn b8_a_call_far_before_its_result_is_found(store: Subject) {
+pub async fn b8_a_call_far_before_its_result_is_found(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let mut events = vec![calls(&["far"])];
+    let mut events = vec![tool_calls(&["far"])];
     events.extend((0..300).map(|_| ai("between")));
-    events.push(result("far", "at last"));
+    events.push(tool_result("far", "at last"));
     append(&*store, thread_id, events).await.unwrap();
     let found = page(&store, thread_id, newest(1)).await;
     assert_eq!(found.entries[0].call.as_ref().map(|call| call.seq), Some(1));
 }
 
 /// What its sub-agents said in the meantime is not counted, however much it was.
-pub async fn b8_a_call_is_found_behind_everything_that_sub_agents_said(store: Subject) {
+pub async fn b8_a_call_is_found_behind_everything_that_sub_agents_said(store: SharedStore) {
     for (beside, between) in [(400, 0), (1_200, 0), (400, 900), (0, 998)] {
         let thread_id = create(&*store).await;
-        let mut events = vec![calls(&["far"])];
-        events.extend((0..beside).map(|_| side(ai("beside"))));
+        let mut events = vec![tool_calls(&["far"])];
+        events.extend((0..beside).map(|_| as_subagent_event(ai("beside"))));
         events.extend((0..between).map(|_| ai("between")));
-        events.push(result("far", "at last"));
+        events.push(tool_result("far", "at last"));
         append(&*store, thread_id, events).await.unwrap();
         let found = page(&store, thread_id, newest(1)).await;
         let call = found.entries[0].call.as_ref().map(|call| call.seq);
@@ -204,14 +207,14 @@ pub async fn b8_a_call_is_found_behind_everything_that_sub_agents_said(store: Su
 }
 
 /// A page of markers has the bounds, the limits and the ends of any other.
-pub async fn a9_pages_of_markers_honour_their_bounds(store: Subject) {
+pub async fn a9_pages_of_markers_honour_their_bounds(store: SharedStore) {
     let thread_id = create(&*store).await;
     // Markers are 3, 6, 9 and 12, and 15 takes the last one back.
     for turn in 1..=4 {
-        let said = vec![human("one"), ai("two"), compacted((turn * 3 - 2, turn * 3 - 1), None, "S")];
+        let said = vec![human("one"), ai("two"), compaction_event((turn * 3 - 2, turn * 3 - 1), None, "S")];
         append(&*store, thread_id, said).await.unwrap();
     }
-    append(&*store, thread_id, vec![human("one"), ai("two"), undone(12, Vec::new()), ai("end")])
+    append(&*store, thread_id, vec![human("one"), ai("two"), undo_event(12, Vec::new()), ai("end")])
         .await
         .unwrap();
     for (after_seq, before_seq, limit, expected, more) in [
@@ -229,31 +232,37 @@ pub async fn a9_pages_of_markers_honour_their_bounds(store: Subject) {
         (Some(3), Some(12), 9, vec![6, 9], (true, false)),
         (Some(3), Some(12), 1, vec![6], (true, true)),
     ] {
-        let query = HistoryQuery { after_seq, before_seq, shown: Shown::Markers, ..rated(limit) };
+        let query =
+            HistoryQuery { after_seq, before_seq, filter: HistoryFilter::Markers, ..with_feedback(limit) };
         let found = page(&store, thread_id, query).await;
         let told = (seqs(&found.entries), (found.has_more_before, found.has_more_after));
         assert_eq!(told, (expected, more), "after {after_seq:?} before {before_seq:?} limit {limit}");
     }
     let refused =
-        history_page(&*store, thread_id, &HistoryQuery { shown: Shown::Markers, ..newest(0) }).await;
-    assert!(matches!(refused, Err(Error::Invalid { .. })));
+        history_page(&*store, thread_id, &HistoryQuery { filter: HistoryFilter::Markers, ..newest(0) }).await;
+    assert!(matches!(refused, Err(Error::InvalidRequest { .. })));
 }
 
 /// Who asks for what was taken back is told which of it was.
-pub async fn b9_what_was_taken_back_says_so(store: Subject) {
+pub async fn b9_what_was_taken_back_says_so(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let beside = (0..30).map(|_| side(ai("beside")));
-    append(&*store, thread_id, vec![human("one"), ai("two"), compacted((1, 2), None, "S")]).await.unwrap();
-    append(&*store, thread_id, beside.chain([undone(3, Vec::new()), human("gone")]).collect()).await.unwrap();
+    let beside = (0..30).map(|_| as_subagent_event(ai("beside")));
+    append(&*store, thread_id, vec![human("one"), ai("two"), compaction_event((1, 2), None, "S")])
+        .await
+        .unwrap();
+    append(&*store, thread_id, beside.chain([undo_event(3, Vec::new()), human("gone")]).collect())
+        .await
+        .unwrap();
     rewind(&*store, thread_id, 5).await.unwrap();
     append(&*store, thread_id, vec![human("on")]).await.unwrap();
-    for shown in [Shown::All, Shown::Markers] {
+    for shown in [HistoryFilter::All, HistoryFilter::Markers] {
         let expected: &[(Seq, bool)] = match shown {
-            Shown::All => &[(1, false), (2, false), (3, false), (34, true), (35, true), (37, false)],
-            Shown::Markers => &[(3, false), (34, true)],
+            HistoryFilter::All => &[(1, false), (2, false), (3, false), (34, true), (35, true), (37, false)],
+            HistoryFilter::Markers => &[(3, false), (34, true)],
         };
         for limit in 1..=7 {
-            let query = HistoryQuery { superseded: Superseded::Shown, shown, ..newest(limit) };
+            let query =
+                HistoryQuery { superseded: SupersededVisibility::Shown, filter: shown, ..newest(limit) };
             let found = page(&store, thread_id, query.clone()).await;
             let told: Vec<_> = found.entries.iter().map(|entry| (entry.seq, entry.is_superseded)).collect();
             assert_eq!(told, expected[expected.len().saturating_sub(limit)..], "{shown:?} limit {limit}");
@@ -267,19 +276,20 @@ pub async fn b9_what_was_taken_back_says_so(store: Subject) {
                 whole
             })));
             let hidden =
-                page(&store, thread_id, HistoryQuery { superseded: Superseded::Hidden, ..query }).await;
+                page(&store, thread_id, HistoryQuery { superseded: SupersededVisibility::Hidden, ..query })
+                    .await;
             assert!(hidden.entries.iter().all(|entry| !entry.is_superseded));
         }
     }
 }
 
-pub async fn b9_what_was_taken_back_is_shown_only_to_who_asks(store: Subject) {
+pub async fn b9_what_was_taken_back_is_shown_only_to_who_asks(store: SharedStore) {
     let thread_id = create(&*store).await;
-    whole_run(&*store, thread_id, vec![human("one"), ai("first try")]).await;
+    complete_run(&*store, thread_id, vec![human("one"), ai("first try")]).await;
     rewind(&*store, thread_id, 1).await.unwrap();
-    let kept = whole_run(&*store, thread_id, vec![ai("second try")]).await;
-    assert_eq!(seqs(&page(&store, thread_id, rated(9)).await.entries), [1, 4]);
-    let all = HistoryQuery { superseded: Superseded::Shown, ..rated(9) };
+    let kept = complete_run(&*store, thread_id, vec![ai("second try")]).await;
+    assert_eq!(seqs(&page(&store, thread_id, with_feedback(9)).await.entries), [1, 4]);
+    let all = HistoryQuery { superseded: SupersededVisibility::Shown, ..with_feedback(9) };
     let found = page(&store, thread_id, all.clone()).await;
     assert_eq!(seqs(&found.entries), [1, 2, 4]);
     assert!(found.entries[1].feedback.is_some() && found.entries[2].feedback.is_some());
@@ -288,29 +298,36 @@ pub async fn b9_what_was_taken_back_is_shown_only_to_who_asks(store: Subject) {
     assert_eq!((seqs(&found.entries), found.has_more_after), (vec![1, 2], true));
     // A replacement that is taken back leaves what was there before it.
     rewind(&*store, thread_id, 0).await.unwrap();
-    assert!(page(&store, thread_id, rated(9)).await.entries.is_empty());
+    assert!(page(&store, thread_id, with_feedback(9)).await.entries.is_empty());
     assert_eq!(store.run_events(thread_id, kept.run_id, 0, 9).await.unwrap().len(), 1);
 }
 
 /// Returns the seqs at which feedback is told, with the thumbs given there.
-fn thumbs(page: &HistoryPage) -> Vec<(Seq, Option<Rating>)> {
+fn feedback_ratings(page: &HistoryPage) -> Vec<(Seq, Option<Rating>)> {
     let told = page.entries.iter().filter_map(|entry| Some((entry.seq, entry.feedback.as_ref()?)));
     told.map(|(seq, given)| (seq, given.as_ref().map(|feedback| feedback.rating))).collect()
 }
 
-pub async fn b10_d6_feedback_is_at_the_last_answer_of_a_run_and_nowhere_else(store: Subject) {
+pub async fn b10_d6_feedback_is_at_the_last_answer_of_a_run_and_nowhere_else(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("imported"), ai("of no run")]).await.unwrap();
-    let long = vec![human("go"), calls(&["a"]), result("a", "A"), ai("done"), trace(0), side(ai("side"))];
-    let long = whole_run(&*store, thread_id, long).await;
-    let marker = compacted((1, 6), Some(3), "S");
-    let short = whole_run(&*store, thread_id, vec![human("and?"), marker, ai("yes")]).await;
-    let failed = whole_run(&*store, thread_id, vec![human("no answer")]).await;
+    let long = vec![
+        human("go"),
+        tool_calls(&["a"]),
+        tool_result("a", "A"),
+        ai("done"),
+        trace_event(0),
+        as_subagent_event(ai("side")),
+    ];
+    let long = complete_run(&*store, thread_id, long).await;
+    let marker = compaction_event((1, 6), Some(3), "S");
+    let short = complete_run(&*store, thread_id, vec![human("and?"), marker, ai("yes")]).await;
+    let failed = complete_run(&*store, thread_id, vec![human("no answer")]).await;
     for (run, rating) in [(&long, Rating::Up), (&failed, Rating::Down)] {
         commit(&*store, vec![Write::PutFeedback(feedback(run, rating, 5))]).await.unwrap();
     }
-    let all = page(&store, thread_id, rated(50)).await;
-    assert_eq!(thumbs(&all), [(6, Some(Rating::Up)), (11, None)]);
+    let all = page(&store, thread_id, with_feedback(50)).await;
+    assert_eq!(feedback_ratings(&all), [(6, Some(Rating::Up)), (11, None)]);
     assert_eq!(serde_json::to_value(&all.entries[9]).unwrap().get("feedback"), None, "a person's");
     let unrated = serde_json::to_value(&all.entries[8]).unwrap();
     assert_eq!((&unrated["seq"], &unrated["feedback"]), (&json!(11), &json!(null)));
@@ -319,68 +336,73 @@ pub async fn b10_d6_feedback_is_at_the_last_answer_of_a_run_and_nowhere_else(sto
     // Whatever the page, an answer that is not the last of its run has none.
     for before_seq in 1..=13 {
         for limit in 1..=4 {
-            let query = HistoryQuery { before_seq: Some(before_seq), ..rated(limit) };
+            let query = HistoryQuery { before_seq: Some(before_seq), ..with_feedback(limit) };
             let found = page(&store, thread_id, query).await;
-            let expected: Vec<_> =
-                thumbs(&all).into_iter().filter(|(seq, _)| seqs(&found.entries).contains(seq)).collect();
-            assert_eq!(thumbs(&found), expected, "before {before_seq} limit {limit}");
+            let expected: Vec<_> = feedback_ratings(&all)
+                .into_iter()
+                .filter(|(seq, _)| seqs(&found.entries).contains(seq))
+                .collect();
+            assert_eq!(feedback_ratings(&found), expected, "before {before_seq} limit {limit}");
         }
     }
     let other = HistoryQuery { feedback: Some("somebody".to_owned()), ..newest(50) };
-    assert_eq!(thumbs(&page(&store, thread_id, other).await), [(6, None), (11, None)]);
+    assert_eq!(feedback_ratings(&page(&store, thread_id, other).await), [(6, None), (11, None)]);
     // An answer that a rewind took out of sight gives its place to the one before it.
     rewind(&*store, thread_id, 4).await.unwrap();
-    assert_eq!(thumbs(&page(&store, thread_id, rated(50)).await), [(4, Some(Rating::Up))]);
+    assert_eq!(feedback_ratings(&page(&store, thread_id, with_feedback(50)).await), [(4, Some(Rating::Up))]);
     assert!(store.run(short.run_id).await.unwrap().is_some());
 }
 
-pub async fn d7_feedback_that_is_not_asked_for_is_not_told(store: Subject) {
+pub async fn d7_feedback_that_is_not_asked_for_is_not_told(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let run = whole_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
+    let run = complete_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
     commit(&*store, vec![Write::PutFeedback(feedback(&run, Rating::Up, 5))]).await.unwrap();
     let found = page(&store, thread_id, newest(50)).await;
     assert_eq!(serde_json::to_value(&found.entries[1]).unwrap().get("feedback"), None);
-    let found = page(&store, thread_id, rated(50)).await;
+    let found = page(&store, thread_id, with_feedback(50)).await;
     assert_eq!(serde_json::to_value(&found.entries[1]).unwrap()["feedback"]["user_id"], "local");
 }
 
-pub async fn b10_in_a_run_that_goes_on_the_newest_answer_is_its_last(store: Subject) {
+pub async fn b10_in_a_run_that_goes_on_the_newest_answer_is_its_last(store: SharedStore) {
     let run = run(create(&*store).await, "one");
     let thread_id = run.thread_id;
     commit(&*store, vec![Write::AdmitRun(run.clone())]).await.unwrap();
     for number in 1..=3 {
-        let said = [calls(&["a"]), result("a", "A")].map(|event| event.in_run(run.run_id));
+        let said = [tool_calls(&["a"]), tool_result("a", "A")].map(|event| event.with_run(run.run_id));
         append(&*store, thread_id, said.to_vec()).await.unwrap();
-        assert_eq!(thumbs(&page(&store, thread_id, rated(50)).await), [(number * 2 - 1, None)]);
+        assert_eq!(
+            feedback_ratings(&page(&store, thread_id, with_feedback(50)).await),
+            [(number * 2 - 1, None)]
+        );
     }
 }
 
-pub async fn b12_d8_a_copy_has_the_history_and_its_runs_and_no_feedback_of_its_source(store: Subject) {
+pub async fn b12_d8_a_copy_has_the_history_and_its_runs_and_no_feedback_of_its_source(store: SharedStore) {
     let source = create(&*store).await;
-    let said = vec![human("one"), ai("two"), compacted((1, 1), Some(1), "S")];
-    let rated_run = whole_run(&*store, source, said).await;
+    let said = vec![human("one"), ai("two"), compaction_event((1, 1), Some(1), "S")];
+    let rated_run = complete_run(&*store, source, said).await;
     commit(&*store, vec![Write::PutFeedback(feedback(&rated_run, Rating::Up, 5))]).await.unwrap();
-    let fork = copy(&*store, source, None).await;
-    whole_run(&*store, fork, vec![human("three"), ai("four")]).await;
-    let found = page(&store, fork, rated(50)).await;
-    assert_eq!(thumbs(&found), [(5, None)], "a run of another thread takes no feedback here");
+    let fork = fork(&*store, source, None).await;
+    complete_run(&*store, fork, vec![human("three"), ai("four")]).await;
+    let found = page(&store, fork, with_feedback(50)).await;
+    assert_eq!(feedback_ratings(&found), [(5, None)], "a run of another thread takes no feedback here");
     let copied: Vec<Option<RunId>> = found.entries[..3].iter().map(|entry| entry.run_id).collect();
     assert_eq!(copied, [Some(rated_run.run_id); 3]);
-    let original = page(&store, source, rated(50)).await;
-    assert_eq!(thumbs(&original), [(2, Some(Rating::Up))]);
+    let original = page(&store, source, with_feedback(50)).await;
+    assert_eq!(feedback_ratings(&original), [(2, Some(Rating::Up))]);
     let what =
-        |page: &HistoryPage| page.entries[..3].iter().map(|entry| entry.what.clone()).collect::<Vec<_>>();
+        |page: &HistoryPage| page.entries[..3].iter().map(|entry| entry.item.clone()).collect::<Vec<_>>();
     assert_eq!(what(&found), what(&original));
     // The source is deleted: what was copied stays as it is.
     commit(&*store, vec![Write::DeleteThread { thread_id: source }]).await.unwrap();
-    assert_eq!(page(&store, fork, rated(50)).await, found);
+    assert_eq!(page(&store, fork, with_feedback(50)).await, found);
 }
 
-pub async fn b4_an_entry_has_the_same_id_on_every_page(store: Subject) {
+pub async fn b4_an_entry_has_the_same_id_on_every_page(store: SharedStore) {
     let thread_id = create(&*store).await;
     let own = protocol::HumanMessage { id: Some("mine".to_owned()), content: Vec::new() };
-    let own = NewEvent::message(&Message::Human(own), crate::conformance::fixtures::at(1)).unwrap();
-    append(&*store, thread_id, vec![human("one"), own, compacted((1, 1), None, "S"), ai("two")])
+    let own = NewEvent::from_message(&Message::Human(own), crate::conformance::fixtures::at(1)).unwrap();
+    append(&*store, thread_id, vec![human("one"), own, compaction_event((1, 1), None, "S"), ai("two")])
         .await
         .unwrap();
     let expected = history(&all_events(&*store, thread_id, &[]).await);
@@ -393,12 +415,12 @@ pub async fn b4_an_entry_has_the_same_id_on_every_page(store: Subject) {
 }
 
 /// What a client is sent of an entry, without what is told beside it on a page alone.
-fn sent(entry: &HistoryEntry) -> Value {
+fn entry_json(entry: &HistoryEntry) -> Value {
     serde_json::to_value(HistoryEntry { call: None, ..entry.clone() }).unwrap()
 }
 
 /// What a client shows: what it was sent in whatever order, by seq, each once.
-fn shown(mut received: Vec<&Value>) -> Vec<&Value> {
+fn sorted_entries(mut received: Vec<&Value>) -> Vec<&Value> {
     received.sort_by_key(|entry| entry["seq"].as_u64());
     received.dedup_by_key(|entry| entry["seq"].as_u64());
     received
@@ -406,32 +428,38 @@ fn shown(mut received: Vec<&Value>) -> Vec<&Value> {
 
 /// Pages, a snapshot and the live events behind it reach a client in any order, overlapping as they like: it shows the
 /// same.
-pub async fn b3_any_interleaving_sorts_to_the_same_history(store: Subject) {
+pub async fn b3_any_interleaving_sorts_to_the_same_history(store: SharedStore) {
     const SHUFFLES: usize = 10_000;
     let thread_id = create(&*store).await;
     for turn in 0..4 {
-        let said =
-            vec![human("go"), trace(turn), side(ai("beside")), calls(&["a"]), result("a", "A"), ai("done")];
-        whole_run(&*store, thread_id, said).await;
+        let said = vec![
+            human("go"),
+            trace_event(turn),
+            as_subagent_event(ai("beside")),
+            tool_calls(&["a"]),
+            tool_result("a", "A"),
+            ai("done"),
+        ];
+        complete_run(&*store, thread_id, said).await;
         if turn % 2 == 1 {
-            append(&*store, thread_id, vec![compacted((1, turn * 5), None, "S")]).await.unwrap();
+            append(&*store, thread_id, vec![compaction_event((1, turn * 5), None, "S")]).await.unwrap();
         }
     }
-    append(&*store, thread_id, vec![undone(26, Vec::new()), human("and?")]).await.unwrap();
+    append(&*store, thread_id, vec![undo_event(26, Vec::new()), human("and?")]).await.unwrap();
     let events = all_events(&*store, thread_id, &[]).await;
-    let expected: Vec<Value> = history(&events).iter().map(sent).collect();
+    let expected: Vec<Value> = history(&events).iter().map(entry_json).collect();
     let mut pages: Vec<Vec<Value>> = Vec::new();
     for limit in 1..=5 {
-        pages.push(all_history(&*store, thread_id, limit).await.iter().map(sent).collect());
+        pages.push(all_history(&*store, thread_id, limit).await.iter().map(entry_json).collect());
     }
     // As a frame carries it: the event alone, written and read again.
     let frame = |event: &Event| -> Vec<Value> {
         let event: Event = serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap();
-        history(std::slice::from_ref(&event)).iter().map(sent).collect()
+        history(std::slice::from_ref(&event)).iter().map(entry_json).collect()
     };
     let live: Vec<Vec<Value>> = events.iter().map(frame).collect();
     let snapshots: Vec<Vec<Value>> =
-        (0..=events.len()).map(|end| history(&events[..end]).iter().map(sent).collect()).collect();
+        (0..=events.len()).map(|end| history(&events[..end]).iter().map(entry_json).collect()).collect();
     let most = 3 * expected.len();
     let orders = Just((0..most).collect::<Vec<_>>()).prop_shuffle();
     let cases = (0..pages.len(), 0..snapshots.len(), 0..=events.len(), orders);
@@ -441,23 +469,23 @@ pub async fn b3_any_interleaving_sorts_to_the_same_history(store: Subject) {
         let (snapshot, live) = (&snapshots[snapshot], &live[live_from..]);
         let sent: Vec<&Value> = pages[page].iter().chain(snapshot).chain(live.iter().flatten()).collect();
         let received = order.into_iter().filter_map(|at| sent.get(at).copied()).collect();
-        let shown = shown(received);
+        let shown = sorted_entries(received);
         assert!(shown.iter().copied().eq(&expected), "{shown:?}");
     }
 }
 
-pub async fn b15_reading_history_writes_nothing(store: Subject) {
+pub async fn b15_reading_history_writes_nothing(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let run: Run = whole_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
-    append(&*store, thread_id, vec![compacted((1, 1), None, "S")]).await.unwrap();
+    let run: Run = complete_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
+    append(&*store, thread_id, vec![compaction_event((1, 1), None, "S")]).await.unwrap();
     let before = (store.thread(thread_id).await.unwrap(), all_events(&*store, thread_id, &[]).await);
-    let bytes = store.health(journal::HealthDepth::Counts).await.unwrap();
+    let bytes = store.health(journal::HealthCheckDepth::Counts).await.unwrap();
     for _ in 0..2 {
-        page(&store, thread_id, rated(1)).await;
+        page(&store, thread_id, with_feedback(1)).await;
         store.run_events(thread_id, run.run_id, 0, 5).await.unwrap();
-        store.feedback(thread_id, &[run.run_id], RunFeedback::LOCAL).await.unwrap();
+        store.feedback(thread_id, &[run.run_id], RunFeedback::LOCAL_USER).await.unwrap();
     }
     let after = (store.thread(thread_id).await.unwrap(), all_events(&*store, thread_id, &[]).await);
     assert_eq!(after, before);
-    assert_eq!(store.health(journal::HealthDepth::Counts).await.unwrap(), bytes);
+    assert_eq!(store.health(journal::HealthCheckDepth::Counts).await.unwrap(), bytes);
 }

@@ -1,14 +1,15 @@
 //! Checkpoints as points of a thread's past.
 
-use journal::{CheckpointRef, Error, PAGE_ROWS_MAX, RunPatch, Superseded, Write};
+use journal::{CheckpointRef, Error, PAGE_ROWS_MAX, RunPatch, SupersededVisibility, Write};
 use protocol::{
-    Checkpoint, CheckpointId, CheckpointSource, EventType, NewEvent, Run, RunStatus, Seq, StepPoint, ThreadId,
+    Checkpoint, CheckpointEntry, CheckpointId, CheckpointSource, EventType, NewEvent, Run, RunStatus, Seq,
+    ThreadId,
 };
 use serde_json::{Map, Value, json};
 
-use crate::conformance::Subject;
+use crate::conformance::SharedStore;
 use crate::conformance::fixtures::{
-    ai, append, at, checkpoint, commit, create, create_run, fact, human, result, rewind, trace,
+    ai, append, at, checkpoint, commit, create, create_run, event, human, rewind, tool_result, trace_event,
 };
 
 fn with_channels(run: &Run, step: u64, channels: Value) -> Checkpoint {
@@ -17,10 +18,10 @@ fn with_channels(run: &Run, step: u64, channels: Value) -> Checkpoint {
 
 /// Appends an event and stores the checkpoint, of which the thread has as many as its step says; returns the point it is
 /// expected to be.
-async fn step(store: &Subject, point: Checkpoint) -> StepPoint {
-    let head_seq = append(&**store, point.thread_id, vec![trace(point.step)]).await.unwrap()[0];
+async fn step(store: &SharedStore, point: Checkpoint) -> CheckpointEntry {
+    let head_seq = append(&**store, point.thread_id, vec![trace_event(point.step)]).await.unwrap()[0];
     commit(&**store, vec![Write::PutCheckpoint(point.clone())]).await.unwrap();
-    StepPoint {
+    CheckpointEntry {
         checkpoint_id: point.checkpoint_id,
         run_id: point.run_id,
         step: point.step,
@@ -33,17 +34,17 @@ async fn step(store: &Subject, point: Checkpoint) -> StepPoint {
     }
 }
 
-async fn end(store: &Subject, run: &Run) {
+async fn end_run(store: &SharedStore, run: &Run) {
     let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
     commit(&**store, vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
 }
 
-async fn channels_at(store: &Subject, thread_id: ThreadId, at: CheckpointRef) -> Option<Value> {
-    let found = store.checkpoint_at(thread_id, at, Superseded::Hidden).await.unwrap();
+async fn channels_at(store: &SharedStore, thread_id: ThreadId, at: CheckpointRef) -> Option<Value> {
+    let found = store.checkpoint_at(thread_id, at, SupersededVisibility::Hidden).await.unwrap();
     found.map(|(_, channels): (_, Map<String, Value>)| Value::Object(channels))
 }
 
-pub async fn points_are_listed_newest_first_in_pages(store: Subject) {
+pub async fn points_are_listed_newest_first_in_pages(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let mut expected = Vec::new();
     for number in 0..7 {
@@ -52,7 +53,7 @@ pub async fn points_are_listed_newest_first_in_pages(store: Subject) {
     // A step without an event of its own stands after the one before it.
     let quiet = Checkpoint { next: None, ..checkpoint(&run, 7) };
     commit(&*store, vec![Write::PutCheckpoint(quiet.clone())]).await.unwrap();
-    let at_the_end = StepPoint {
+    let at_the_end = CheckpointEntry {
         checkpoint_id: quiet.checkpoint_id,
         step: 7,
         number: 7,
@@ -60,10 +61,10 @@ pub async fn points_are_listed_newest_first_in_pages(store: Subject) {
         ..expected[0].clone()
     };
     expected.insert(0, at_the_end);
-    let mut read: Vec<StepPoint> = Vec::new();
+    let mut read: Vec<CheckpointEntry> = Vec::new();
     loop {
         let before = read.last().map(|point| point.checkpoint_id);
-        let page = store.checkpoints(run.thread_id, before, 3, Superseded::Hidden).await.unwrap();
+        let page = store.checkpoints(run.thread_id, before, 3, SupersededVisibility::Hidden).await.unwrap();
         assert_eq!(page.len(), 3.min(expected.len() - read.len()));
         if page.is_empty() {
             break;
@@ -72,17 +73,31 @@ pub async fn points_are_listed_newest_first_in_pages(store: Subject) {
     }
     assert_eq!(read, expected);
     let other = create_run(&*store, "one").await;
-    assert!(store.checkpoints(other.thread_id, None, 9, Superseded::Hidden).await.unwrap().is_empty());
+    assert!(
+        store.checkpoints(other.thread_id, None, 9, SupersededVisibility::Hidden).await.unwrap().is_empty()
+    );
     let foreign = Some(expected[0].checkpoint_id);
-    assert!(store.checkpoints(other.thread_id, foreign, 9, Superseded::Hidden).await.unwrap().is_empty());
-    assert!(store.checkpoints(ThreadId::generate(), None, 9, Superseded::Hidden).await.unwrap().is_empty());
+    assert!(
+        store
+            .checkpoints(other.thread_id, foreign, 9, SupersededVisibility::Hidden)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        store
+            .checkpoints(ThreadId::generate(), None, 9, SupersededVisibility::Hidden)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     for limit in [0, PAGE_ROWS_MAX + 1] {
-        let refused = store.checkpoints(run.thread_id, None, limit, Superseded::Hidden).await;
-        assert!(matches!(refused, Err(Error::Invalid { .. })), "{limit}");
+        let refused = store.checkpoints(run.thread_id, None, limit, SupersededVisibility::Hidden).await;
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{limit}");
     }
 }
 
-pub async fn a_point_has_the_public_channels_of_its_time(store: Subject) {
+pub async fn a_point_has_the_public_channels_of_its_time(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     let states = [
@@ -101,16 +116,16 @@ pub async fn a_point_has_the_public_channels_of_its_time(store: Subject) {
         let mut public = state.as_object().unwrap().clone();
         public.retain(|name, _| !name.starts_with('_'));
         for at in [CheckpointRef::Id(point.checkpoint_id), CheckpointRef::Seq(point.head_seq)] {
-            let found = store.checkpoint_at(thread_id, at, Superseded::Hidden).await.unwrap();
+            let found = store.checkpoint_at(thread_id, at, SupersededVisibility::Hidden).await.unwrap();
             assert_eq!(found, Some((point.clone(), public.clone())), "{at:?}");
         }
     }
     // The checkpoint to resume from has the private ones, too.
     let newest = store.checkpoint(thread_id).await.unwrap().unwrap();
     assert_eq!(Value::Object(newest.channels), json!({"_private": 3}));
-    append(&*store, thread_id, vec![trace(9)]).await.unwrap();
+    append(&*store, thread_id, vec![trace_event(9)]).await.unwrap();
     let newest = store
-        .checkpoint_at(thread_id, CheckpointRef::Seq(u64::MAX), Superseded::Hidden)
+        .checkpoint_at(thread_id, CheckpointRef::Seq(u64::MAX), SupersededVisibility::Hidden)
         .await
         .unwrap()
         .unwrap();
@@ -121,37 +136,40 @@ pub async fn a_point_has_the_public_channels_of_its_time(store: Subject) {
     assert_eq!(channels_at(&store, ThreadId::generate(), CheckpointRef::Seq(9)).await, None);
 }
 
-pub async fn a_repeated_checkpoint_is_one_point(store: Subject) {
+pub async fn a_repeated_checkpoint_is_one_point(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let first = with_channels(&run, 0, json!({"a": 1}));
     let point = step(&store, first.clone()).await;
     commit(&*store, vec![Write::PutCheckpoint(first.clone())]).await.unwrap();
     let moved = step(&store, first).await;
-    assert_eq!(moved, StepPoint { head_seq: point.head_seq + 1, ..point });
+    assert_eq!(moved, CheckpointEntry { head_seq: point.head_seq + 1, ..point });
     let at = CheckpointRef::Id(moved.checkpoint_id);
-    assert_eq!(store.checkpoints(run.thread_id, None, 9, Superseded::Hidden).await.unwrap(), [moved]);
+    assert_eq!(
+        store.checkpoints(run.thread_id, None, 9, SupersededVisibility::Hidden).await.unwrap(),
+        [moved]
+    );
     assert_eq!(channels_at(&store, run.thread_id, at).await, Some(json!({"a": 1})));
 }
 
-pub async fn superseded_points_are_left_out(store: Subject) {
+pub async fn superseded_points_are_left_out(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     let mut points = Vec::new();
     for number in 0..5 {
         points.push(step(&store, with_channels(&run, number, json!({"n": number / 2}))).await);
     }
-    end(&store, &run).await;
+    end_run(&store, &run).await;
     rewind(&*store, thread_id, points[2].head_seq).await.unwrap();
-    let listed = store.checkpoints(thread_id, None, 9, Superseded::Hidden).await.unwrap();
+    let listed = store.checkpoints(thread_id, None, 9, SupersededVisibility::Hidden).await.unwrap();
     assert_eq!(listed, [&points[2], &points[1], &points[0]].map(Clone::clone));
     let from_a_superseded_one = Some(points[4].checkpoint_id);
     assert_eq!(
-        store.checkpoints(thread_id, from_a_superseded_one, 9, Superseded::Hidden).await.unwrap(),
+        store.checkpoints(thread_id, from_a_superseded_one, 9, SupersededVisibility::Hidden).await.unwrap(),
         listed
     );
     assert_eq!(channels_at(&store, thread_id, CheckpointRef::Id(points[3].checkpoint_id)).await, None);
     let found = store
-        .checkpoint_at(thread_id, CheckpointRef::Seq(points[4].head_seq), Superseded::Hidden)
+        .checkpoint_at(thread_id, CheckpointRef::Seq(points[4].head_seq), SupersededVisibility::Hidden)
         .await
         .unwrap();
     assert_eq!(found.map(|(point, _)| point), Some(points[2].clone()));
@@ -160,84 +178,92 @@ pub async fn superseded_points_are_left_out(store: Subject) {
         let point = step(&store, with_channels(&run, number, json!({"n": n}))).await;
         let at = CheckpointRef::Id(point.checkpoint_id);
         assert_eq!(channels_at(&store, thread_id, at).await, Some(json!({"n": n})));
-        assert_eq!(store.checkpoints(thread_id, None, 1, Superseded::Hidden).await.unwrap(), [point]);
+        assert_eq!(
+            store.checkpoints(thread_id, None, 1, SupersededVisibility::Hidden).await.unwrap(),
+            [point]
+        );
     }
 }
 
-pub async fn a_point_before_the_first_event_can_be_gone_back_to(store: Subject) {
+pub async fn a_point_before_the_first_event_can_be_gone_back_to(store: SharedStore) {
     let thread_id = create(&*store).await;
     let run = crate::conformance::fixtures::run(thread_id, "one");
     let first = with_channels(&run, 0, json!({"a": 1}));
     commit(&*store, vec![Write::PutCheckpoint(first.clone())]).await.unwrap();
-    append(&*store, thread_id, vec![trace(0)]).await.unwrap();
+    append(&*store, thread_id, vec![trace_event(0)]).await.unwrap();
     rewind(&*store, thread_id, 0).await.unwrap();
-    let listed = store.checkpoints(thread_id, None, 9, Superseded::Hidden).await.unwrap();
+    let listed = store.checkpoints(thread_id, None, 9, SupersededVisibility::Hidden).await.unwrap();
     assert_eq!(listed.iter().map(|point| point.checkpoint_id).collect::<Vec<_>>(), [first.checkpoint_id]);
     assert_eq!(channels_at(&store, thread_id, CheckpointRef::Seq(0)).await, Some(json!({"a": 1})));
 }
 
-pub async fn superseded_points_are_shown_to_who_asks(store: Subject) {
+pub async fn superseded_points_are_shown_to_who_asks(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     let mut points = Vec::new();
     for number in 0..4 {
         points.push(step(&store, with_channels(&run, number, json!({"n": number}))).await);
     }
-    end(&store, &run).await;
+    end_run(&store, &run).await;
     rewind(&*store, thread_id, points[1].head_seq).await.unwrap();
     let again = with_channels(&run, 2, json!({"n": 9}));
-    let head_seq = append(&*store, thread_id, vec![trace(9)]).await.unwrap()[0];
+    let head_seq = append(&*store, thread_id, vec![trace_event(9)]).await.unwrap()[0];
     commit(&*store, vec![Write::PutCheckpoint(again.clone())]).await.unwrap();
-    let all = store.checkpoints(thread_id, None, 9, Superseded::Shown).await.unwrap();
+    let all = store.checkpoints(thread_id, None, 9, SupersededVisibility::Shown).await.unwrap();
     let ids: Vec<_> = points.iter().map(|point| point.checkpoint_id).chain([again.checkpoint_id]).collect();
     assert_eq!(all.iter().rev().map(|point| point.checkpoint_id).collect::<Vec<_>>(), ids);
     let before = Some(points[3].checkpoint_id);
-    let older = store.checkpoints(thread_id, before, 9, Superseded::Shown).await.unwrap();
+    let older = store.checkpoints(thread_id, before, 9, SupersededVisibility::Shown).await.unwrap();
     assert_eq!(older, [&points[2], &points[1], &points[0]].map(Clone::clone));
     for (at, n) in [
         (CheckpointRef::Id(points[3].checkpoint_id), 3),
         (CheckpointRef::Seq(points[2].head_seq), 2),
         (CheckpointRef::Seq(head_seq), 9),
     ] {
-        let found = store.checkpoint_at(thread_id, at, Superseded::Shown).await.unwrap();
+        let found = store.checkpoint_at(thread_id, at, SupersededVisibility::Shown).await.unwrap();
         assert_eq!(found.unwrap().1.get("n"), Some(&json!(n)), "{at:?}");
     }
-    let hidden =
-        store.checkpoint_at(thread_id, CheckpointRef::Id(points[3].checkpoint_id), Superseded::Hidden);
+    let hidden = store.checkpoint_at(
+        thread_id,
+        CheckpointRef::Id(points[3].checkpoint_id),
+        SupersededVisibility::Hidden,
+    );
     assert_eq!(hidden.await.unwrap(), None);
 }
 
 /// Admits a run with these messages, ends it one step later, and returns both points.
-async fn turn(store: &Subject, thread_id: ThreadId, said: Vec<NewEvent>) -> [StepPoint; 2] {
+async fn turn(store: &SharedStore, thread_id: ThreadId, said: Vec<NewEvent>) -> [CheckpointEntry; 2] {
     let run = crate::conformance::fixtures::run(thread_id, "one");
-    let said = said.into_iter().map(|event| event.in_run(run.run_id)).collect();
+    let said = said.into_iter().map(|event| event.with_run(run.run_id)).collect();
     let writes = vec![
         Write::AdmitRun(run.clone()),
         Write::Append { thread_id, events: said },
         Write::PutCheckpoint(checkpoint(&run, 0)),
     ];
     commit(&**store, writes).await.unwrap();
-    append(&**store, thread_id, vec![ai("answer").in_run(run.run_id)]).await.unwrap();
+    append(&**store, thread_id, vec![ai("answer").with_run(run.run_id)]).await.unwrap();
     commit(&**store, vec![Write::PutCheckpoint(checkpoint(&run, 1))]).await.unwrap();
-    end(store, &run).await;
-    let mut points = store.checkpoints(thread_id, None, 2, Superseded::Hidden).await.unwrap().into_iter();
+    end_run(store, &run).await;
+    let mut points =
+        store.checkpoints(thread_id, None, 2, SupersededVisibility::Hidden).await.unwrap().into_iter();
     let (after, admission) = (points.next().unwrap(), points.next().unwrap());
     [admission, after]
 }
 
-pub async fn an_admission_knows_what_came_in_with_it(store: Subject) {
+pub async fn an_admission_knows_what_came_in_with_it(store: SharedStore) {
     let thread_id = create(&*store).await;
     for (said, expected) in [
-        (vec![human("one"), trace(0)], Some(1)),
-        (vec![trace(1)], None),
-        (vec![result("c", "not done"), human("two"), human("three")], Some(7)),
-        (vec![result("c", "refused")], None),
+        (vec![human("one"), trace_event(0)], Some(1)),
+        (vec![trace_event(1)], None),
+        (vec![tool_result("c", "not done"), human("two"), human("three")], Some(7)),
+        (vec![tool_result("c", "refused")], None),
         (vec![ai("put in its mouth")], Some(12)),
     ] {
         let [admission, after] = turn(&store, thread_id, said).await;
         assert_eq!((admission.input_seq, after.input_seq), (expected, None));
         let at = CheckpointRef::Id(admission.checkpoint_id);
-        let (found, _) = store.checkpoint_at(thread_id, at, Superseded::Hidden).await.unwrap().unwrap();
+        let (found, _) =
+            store.checkpoint_at(thread_id, at, SupersededVisibility::Hidden).await.unwrap().unwrap();
         assert_eq!(found, admission);
     }
     // What another run said in the same transaction did not come in with this one.
@@ -245,40 +271,40 @@ pub async fn an_admission_knows_what_came_in_with_it(store: Subject) {
     let writes = vec![
         Write::AdmitRun(run.clone()),
         Write::PutCheckpoint(checkpoint(&run, 0)),
-        Write::Append { thread_id, events: vec![human("beside").in_run(other), human("nobody's")] },
+        Write::Append { thread_id, events: vec![human("beside").with_run(other), human("nobody's")] },
     ];
     commit(&*store, writes).await.unwrap();
-    let newest = store.checkpoints(thread_id, None, 1, Superseded::Hidden).await.unwrap();
+    let newest = store.checkpoints(thread_id, None, 1, SupersededVisibility::Hidden).await.unwrap();
     assert_eq!(newest[0].input_seq, None);
 }
 
 /// Goes back to `keep_seq` as an admission does, and returns the number of the point that says so.
-async fn go_back(store: &Subject, run: &Run, keep_seq: Seq, named: Option<CheckpointId>) -> i64 {
+async fn rewind_to(store: &SharedStore, run: &Run, keep_seq: Seq, named: Option<CheckpointId>) -> i64 {
     let thread_id = run.thread_id;
     let content = json!({"keep_seq": keep_seq, "superseded": 1, "checkpoint_id": named});
     let point = Checkpoint { source: CheckpointSource::Rewind, ..checkpoint(run, 9) };
     let writes = vec![
         Write::Rewind { thread_id, keep_seq, at: at(3) },
-        Write::Append { thread_id, events: vec![fact(EventType::ThreadRewound, &content)] },
+        Write::Append { thread_id, events: vec![event(EventType::ThreadRewound, &content)] },
         Write::PutCheckpoint(point.clone()),
     ];
     commit(&**store, writes).await.unwrap();
-    let newest = store.checkpoints(thread_id, None, 1, Superseded::Hidden).await.unwrap().remove(0);
+    let newest = store.checkpoints(thread_id, None, 1, SupersededVisibility::Hidden).await.unwrap().remove(0);
     assert_eq!((newest.checkpoint_id, newest.source), (point.checkpoint_id, CheckpointSource::Rewind));
     assert_eq!(store.checkpoint(thread_id).await.unwrap().unwrap().source, CheckpointSource::Rewind);
     newest.number
 }
 
-fn numbers(points: &[StepPoint; 2]) -> [i64; 2] {
+fn numbers(points: &[CheckpointEntry; 2]) -> [i64; 2] {
     [points[0].number, points[1].number]
 }
 
-pub async fn points_are_numbered_along_their_branch(store: Subject) {
+pub async fn points_are_numbered_along_their_branch(store: SharedStore) {
     let thread_id = create(&*store).await;
     let run = crate::conformance::fixtures::run(thread_id, "one");
     let first = turn(&store, thread_id, vec![human("one")]).await;
     let second = turn(&store, thread_id, vec![human("two")]).await;
-    let resumed = turn(&store, thread_id, vec![trace(0)]).await;
+    let resumed = turn(&store, thread_id, vec![trace_event(0)]).await;
     assert_eq!(
         [&first, &second, &resumed].map(numbers),
         [[0, 1], [3, 4], [5, 6]],
@@ -286,18 +312,19 @@ pub async fn points_are_numbered_along_their_branch(store: Subject) {
     );
     let updated = Checkpoint { source: CheckpointSource::Update, ..checkpoint(&run, 0) };
     commit(&*store, vec![Write::PutCheckpoint(updated)]).await.unwrap();
-    let updated = store.checkpoints(thread_id, None, 1, Superseded::Hidden).await.unwrap().remove(0);
+    let updated =
+        store.checkpoints(thread_id, None, 1, SupersededVisibility::Hidden).await.unwrap().remove(0);
     assert_eq!((updated.source, updated.number), (CheckpointSource::Update, 7));
     // A branch goes on from where it begins, not from where the thread was.
-    assert_eq!(go_back(&store, &run, first[1].head_seq, None).await, 1);
+    assert_eq!(rewind_to(&store, &run, first[1].head_seq, None).await, 1);
     assert_eq!(numbers(&turn(&store, thread_id, vec![human("other")]).await), [3, 4]);
-    assert_eq!(go_back(&store, &run, first[0].head_seq, None).await, 0);
-    assert_eq!(numbers(&turn(&store, thread_id, vec![trace(1)]).await), [1, 2]);
-    go_back(&store, &run, 0, None).await;
+    assert_eq!(rewind_to(&store, &run, first[0].head_seq, None).await, 0);
+    assert_eq!(numbers(&turn(&store, thread_id, vec![trace_event(1)]).await), [1, 2]);
+    rewind_to(&store, &run, 0, None).await;
     assert_eq!(numbers(&turn(&store, thread_id, vec![human("anew")]).await), [0, 1]);
 }
 
-pub async fn a_branch_is_numbered_from_the_point_it_names(store: Subject) {
+pub async fn a_branch_is_numbered_from_the_point_it_names(store: SharedStore) {
     let thread_id = create(&*store).await;
     let run = crate::conformance::fixtures::run(thread_id, "one");
     turn(&store, thread_id, vec![human("one")]).await;
@@ -314,6 +341,6 @@ pub async fn a_branch_is_numbered_from_the_point_it_names(store: Subject) {
         (admission.input_seq.unwrap() - 1, None, 1),
         (admission.input_seq.unwrap() - 1, Some(CheckpointId::generate()), 1),
     ] {
-        assert_eq!(go_back(&store, &run, keep_seq, named).await, expected, "{keep_seq} {named:?}");
+        assert_eq!(rewind_to(&store, &run, keep_seq, named).await, expected, "{keep_seq} {named:?}");
     }
 }

@@ -8,13 +8,13 @@ use protocol::{
 };
 use serde_json::json;
 
-use crate::conformance::Subject;
+use crate::conformance::SharedStore;
 use crate::conformance::fixtures::{
     all_events, append, at, checkpoint, commit, create, create_run, feedback, human, interrupt, rewind, run,
-    trace,
+    trace_event,
 };
 
-fn waiting(thread_id: ThreadId, second: i64) -> Run {
+fn queued_run(thread_id: ThreadId, second: i64) -> Run {
     Run {
         status: RunStatus::Pending,
         model: None,
@@ -27,7 +27,7 @@ fn waiting(thread_id: ThreadId, second: i64) -> Run {
 }
 
 /// The run as it is admitted.
-fn begun(run: &Run, owner: &str) -> Run {
+fn started_run(run: &Run, owner: &str) -> Run {
     Run {
         status: RunStatus::Running,
         model: Some("scripted/two".to_owned()),
@@ -38,7 +38,7 @@ fn begun(run: &Run, owner: &str) -> Run {
     }
 }
 
-fn ended(run_id: RunId, status: RunStatus) -> Write {
+fn end_run_write(run_id: RunId, status: RunStatus) -> Write {
     Write::UpdateRun {
         run_id,
         patch: RunPatch { status: Some(status), at: Some(at(5)), ..RunPatch::default() },
@@ -49,14 +49,14 @@ fn ids(runs: &[Run]) -> Vec<RunId> {
     runs.iter().map(|run| run.run_id).collect()
 }
 
-pub async fn j1_any_number_of_runs_wait_while_one_runs(store: Subject) {
+pub async fn j1_any_number_of_runs_wait_while_one_runs(store: SharedStore) {
     let working = create_run(&*store, "one").await;
     let thread_id = working.thread_id;
-    let queue: Vec<Run> = [3, 1, 2].map(|second| waiting(thread_id, second)).into();
+    let queue: Vec<Run> = [3, 1, 2].map(|second| queued_run(thread_id, second)).into();
     for run in queue.iter().chain(&queue) {
         commit(&*store, vec![Write::QueueRun(run.clone())]).await.unwrap();
     }
-    let elsewhere = waiting(create(&*store).await, 0);
+    let elsewhere = queued_run(create(&*store).await, 0);
     commit(&*store, vec![Write::QueueRun(elsewhere.clone())]).await.unwrap();
     let in_order = [&queue[1], &queue[2], &queue[0]].map(Clone::clone);
     assert_eq!(store.queued_runs(Some(thread_id)).await.unwrap(), in_order);
@@ -64,29 +64,29 @@ pub async fn j1_any_number_of_runs_wait_while_one_runs(store: Subject) {
     assert_eq!(store.queued_runs(None).await.unwrap().len(), 4);
     assert_eq!(store.active_runs(None).await.unwrap(), std::slice::from_ref(&working));
     assert_eq!(store.newest_run(thread_id).await.unwrap(), Some(working.run_id), "one that waits is none");
-    let refused = commit(&*store, vec![Write::BeginRun(begun(&queue[1], "one"))]).await;
+    let refused = commit(&*store, vec![Write::BeginRun(started_run(&queue[1], "one"))]).await;
     assert!(matches!(refused, Err(Error::Busy { run_id, .. }) if run_id == working.run_id), "{refused:?}");
     // One that is not of the queue does not wait for it: whose turn it is, is not decided here.
-    commit(&*store, vec![ended(working.run_id, RunStatus::Success)]).await.unwrap();
+    commit(&*store, vec![end_run_write(working.run_id, RunStatus::Success)]).await.unwrap();
     rewind(&*store, thread_id, 0).await.unwrap();
-    commit(&*store, vec![Write::BeginRun(begun(&queue[1], "one"))]).await.unwrap();
+    commit(&*store, vec![Write::BeginRun(started_run(&queue[1], "one"))]).await.unwrap();
     assert_eq!(ids(&store.queued_runs(Some(thread_id)).await.unwrap()), [queue[2].run_id, queue[0].run_id]);
     assert_eq!(store.newest_run(thread_id).await.unwrap(), Some(queue[1].run_id));
     let wrong = commit(&*store, vec![Write::QueueRun(run(thread_id, "one"))]).await;
-    assert!(matches!(wrong, Err(Error::Invalid { .. })), "a run that runs does not wait: {wrong:?}");
+    assert!(matches!(wrong, Err(Error::InvalidRequest { .. })), "a run that runs does not wait: {wrong:?}");
     let other = Run { created_at: at(99), ..queue[0].clone() };
     let other = commit(&*store, vec![Write::QueueRun(other)]).await;
-    assert!(matches!(other, Err(Error::Differs { what: "run", .. })), "{other:?}");
+    assert!(matches!(other, Err(Error::Conflict { what: "run", .. })), "{other:?}");
 }
 
-pub async fn j1_of_runs_that_begin_at_once_one_does(store: Subject) {
+pub async fn j1_of_runs_that_begin_at_once_one_does(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let queue: Vec<Run> = (0..20).map(|second| waiting(thread_id, second)).collect();
+    let queue: Vec<Run> = (0..20).map(|second| queued_run(thread_id, second)).collect();
     commit(&*store, queue.iter().cloned().map(Write::QueueRun).collect()).await.unwrap();
     let mut tasks = Vec::new();
     for run in queue {
         let store = Arc::clone(&store);
-        let run = begun(&run, &run.run_id.to_string());
+        let run = started_run(&run, &run.run_id.to_string());
         tasks.push(tokio::spawn(async move { commit(&*store, vec![Write::BeginRun(run)]).await.is_ok() }));
     }
     let mut admitted = 0;
@@ -97,67 +97,72 @@ pub async fn j1_of_runs_that_begin_at_once_one_does(store: Subject) {
     assert_eq!((admitted, running, store.queued_runs(Some(thread_id)).await.unwrap().len()), (1, 1, 19));
 }
 
-pub async fn j3_a_run_that_waits_begins_once(store: Subject) {
+pub async fn j3_a_run_that_waits_begins_once(store: SharedStore) {
     let thread_id = create(&*store).await;
-    append(&*store, thread_id, vec![trace(0)]).await.unwrap();
-    let queued = waiting(thread_id, 1);
+    append(&*store, thread_id, vec![trace_event(0)]).await.unwrap();
+    let queued = queued_run(thread_id, 1);
     commit(&*store, vec![Write::QueueRun(queued.clone())]).await.unwrap();
-    append(&*store, thread_id, vec![trace(1).in_run(queued.run_id)]).await.unwrap();
-    let admitted = begun(&queued, "one");
+    append(&*store, thread_id, vec![trace_event(1).with_run(queued.run_id)]).await.unwrap();
+    let admitted = started_run(&queued, "one");
     for _ in 0..2 {
         commit(&*store, vec![Write::BeginRun(admitted.clone())]).await.unwrap();
     }
     assert_eq!(store.run(queued.run_id).await.unwrap(), Some(admitted.clone()));
-    append(&*store, thread_id, vec![trace(2).in_run(queued.run_id)]).await.unwrap();
+    append(&*store, thread_id, vec![trace_event(2).with_run(queued.run_id)]).await.unwrap();
     let events = store.run_events(thread_id, queued.run_id, 0, 9).await.unwrap();
     assert_eq!(
         events.iter().map(|event| event.seq).collect::<Vec<_>>(),
         [3],
         "its events follow its beginning"
     );
-    let twice = commit(&*store, vec![Write::BeginRun(begun(&queued, "two"))]).await;
+    let twice = commit(&*store, vec![Write::BeginRun(started_run(&queued, "two"))]).await;
     assert!(matches!(&twice, Err(Error::Fenced { owner, .. }) if owner == "one"), "{twice:?}");
-    commit(&*store, vec![ended(queued.run_id, RunStatus::Success)]).await.unwrap();
+    commit(&*store, vec![end_run_write(queued.run_id, RunStatus::Success)]).await.unwrap();
     let late = commit(&*store, vec![Write::BeginRun(admitted)]).await;
     assert!(matches!(late, Err(Error::Fenced { status: RunStatus::Success, .. })), "{late:?}");
-    let elsewhere = Run { thread_id: create(&*store).await, ..begun(&queued, "one") };
+    let elsewhere = Run { thread_id: create(&*store).await, ..started_run(&queued, "one") };
     let elsewhere = commit(&*store, vec![Write::BeginRun(elsewhere)]).await;
-    assert!(matches!(elsewhere, Err(Error::Differs { what: "run", .. })), "{elsewhere:?}");
+    assert!(matches!(elsewhere, Err(Error::Conflict { what: "run", .. })), "{elsewhere:?}");
 }
 
-pub async fn a_run_can_end_without_having_begun(store: Subject) {
+pub async fn a_run_can_end_without_having_begun(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let queued = waiting(thread_id, 1);
+    let queued = queued_run(thread_id, 1);
     commit(&*store, vec![Write::QueueRun(queued.clone())]).await.unwrap();
     let run_id = queued.run_id;
     let renewed = RunPatch { lease_until: Some(at(99)), ..RunPatch::default() };
     let reclaim =
         Write::ReclaimRun { run_id, owner: "one".to_owned(), now: at(1_000), lease_until: at(1_060) };
     let renewal = Write::UpdateRun { run_id, patch: renewed };
-    for write in [ended(run_id, RunStatus::Running), ended(run_id, RunStatus::Cancelled), renewal, reclaim] {
+    for write in [
+        end_run_write(run_id, RunStatus::Running),
+        end_run_write(run_id, RunStatus::Cancelled),
+        renewal,
+        reclaim,
+    ] {
         let refused = commit(&*store, vec![write]).await;
         assert!(matches!(refused, Err(Error::Fenced { status: RunStatus::Pending, .. })), "{refused:?}");
     }
-    let fence = journal::Fence { run_id, owner: String::new() };
+    let fence = journal::FencingToken { run_id, owner: String::new() };
     let fenced = store.commit(journal::Transaction { fence: Some(fence), writes: Vec::new() }).await;
     assert!(matches!(fenced, Err(Error::Fenced { .. })), "{fenced:?}");
     let working = run(thread_id, "one");
     commit(&*store, vec![Write::AdmitRun(working.clone())]).await.unwrap();
     let stopped = Run { status: RunStatus::Cancelled, updated_at: at(5), ..queued.clone() };
     commit(&*store, vec![Write::BeginRun(stopped.clone())]).await.unwrap();
-    append(&*store, thread_id, vec![trace(1).in_run(run_id)]).await.unwrap();
+    append(&*store, thread_id, vec![trace_event(1).with_run(run_id)]).await.unwrap();
     let failure = RunFailure::from_stored_text(RunStatus::Cancelled, None);
     assert!(failure.is_some(), "a stopped run says so though nothing is stored of it");
     assert_eq!(store.run(run_id).await.unwrap(), Some(Run { failure, ..stopped }));
     assert_eq!(store.newest_run(thread_id).await.unwrap(), Some(working.run_id), "it never began");
     assert_eq!(store.queued_runs(None).await.unwrap(), []);
-    let late = commit(&*store, vec![Write::BeginRun(begun(&queued, "one"))]).await;
+    let late = commit(&*store, vec![Write::BeginRun(started_run(&queued, "one"))]).await;
     assert!(matches!(late, Err(Error::Fenced { status: RunStatus::Cancelled, .. })), "{late:?}");
-    let refused = commit(&*store, vec![ended(run_id, RunStatus::Pending)]).await;
+    let refused = commit(&*store, vec![end_run_write(run_id, RunStatus::Pending)]).await;
     assert!(matches!(refused, Err(Error::Fenced { .. })), "{refused:?}");
 }
 
-pub async fn runs_are_listed_newest_first_in_pages(store: Subject) {
+pub async fn runs_are_listed_newest_first_in_pages(store: SharedStore) {
     let (thread_id, other) = (create(&*store).await, create(&*store).await);
     let statuses = [
         RunStatus::Success,
@@ -172,12 +177,12 @@ pub async fn runs_are_listed_newest_first_in_pages(store: Subject) {
         let (here, elsewhere) = (run(thread_id, "one"), run(other, "one"));
         for run in [&here, &elsewhere] {
             let mut writes = vec![Write::AdmitRun(run.clone())];
-            writes.extend((number < 5).then(|| ended(run.run_id, status)));
+            writes.extend((number < 5).then(|| end_run_write(run.run_id, status)));
             commit(&*store, writes).await.unwrap();
         }
         expected.insert(0, here.run_id);
     }
-    let queued = waiting(thread_id, 1);
+    let queued = queued_run(thread_id, 1);
     commit(&*store, vec![Write::QueueRun(queued.clone())]).await.unwrap();
     expected.insert(0, queued.run_id);
     let page =
@@ -201,13 +206,13 @@ pub async fn runs_are_listed_newest_first_in_pages(store: Subject) {
     let unknown = RunFilter { thread_id: Some(ThreadId::generate()), ..page(0, 5) };
     assert_eq!(store.runs(unknown).await.unwrap(), []);
     for limit in [0, PAGE_ROWS_MAX + 1] {
-        assert!(matches!(store.runs(page(0, limit)).await, Err(Error::Invalid { .. })), "{limit}");
+        assert!(matches!(store.runs(page(0, limit)).await, Err(Error::InvalidRequest { .. })), "{limit}");
     }
 }
 
-pub async fn what_a_run_was_asked_for_is_kept_beside_it(store: Subject) {
+pub async fn what_a_run_was_asked_for_is_kept_beside_it(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let (asked, silent) = (waiting(thread_id, 1), waiting(thread_id, 2));
+    let (asked, silent) = (queued_run(thread_id, 1), queued_run(thread_id, 2));
     let request = |text: &str| RunRequest {
         input: Some(json!({"messages": [{"role": "user", "content": text}]})),
         stream_mode: vec!["values".to_owned()],
@@ -236,49 +241,49 @@ pub async fn what_a_run_was_asked_for_is_kept_beside_it(store: Subject) {
     let noted = both.map(|(run_id, request)| (run_id, request.metadata));
     assert_eq!(store.run_metadata(&run_ids).await.unwrap(), noted);
     let many = vec![asked.run_id; PAGE_ROWS_MAX + 1];
-    assert!(matches!(store.run_requests(&many).await, Err(Error::Invalid { .. })));
+    assert!(matches!(store.run_requests(&many).await, Err(Error::InvalidRequest { .. })));
     let other = create(&*store).await;
-    for refused in [put(&asked, other, "x"), put(&waiting(thread_id, 3), thread_id, "x")] {
+    for refused in [put(&asked, other, "x"), put(&queued_run(thread_id, 3), thread_id, "x")] {
         let refused = commit(&*store, vec![refused]).await;
         assert!(matches!(refused, Err(Error::UnknownRun { .. })), "{refused:?}");
     }
 }
 
-pub async fn a_run_that_is_forgotten_leaves_its_events(store: Subject) {
+pub async fn a_run_that_is_forgotten_leaves_its_events(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let (run_id, thread_id) = (run.run_id, run.thread_id);
     let request = Write::PutRunRequest { run_id, thread_id, request: Box::default() };
-    append(&*store, thread_id, vec![human("hello").in_run(run_id)]).await.unwrap();
+    append(&*store, thread_id, vec![human("hello").with_run(run_id)]).await.unwrap();
     let thumb = Write::PutFeedback(feedback(&run, Rating::Up, 1));
     commit(&*store, vec![request, thumb]).await.unwrap();
-    let forget = || vec![Write::ForgetRun { run_id }];
+    let forget = || vec![Write::DeleteRun { run_id }];
     let busy = commit(&*store, forget()).await;
     assert!(matches!(busy, Err(Error::Busy { run_id: by, .. }) if by == run_id), "{busy:?}");
-    commit(&*store, vec![ended(run_id, RunStatus::Cancelled)]).await.unwrap();
+    commit(&*store, vec![end_run_write(run_id, RunStatus::Cancelled)]).await.unwrap();
     commit(&*store, forget()).await.unwrap();
     assert_eq!(store.run(run_id).await.unwrap(), None);
     assert_eq!(store.run_requests(&[run_id]).await.unwrap(), []);
     assert_eq!(store.newest_run(thread_id).await.unwrap(), None);
-    let user_id = protocol::RunFeedback::LOCAL;
+    let user_id = protocol::RunFeedback::LOCAL_USER;
     assert_eq!(store.feedback(thread_id, &[run_id], user_id).await.unwrap(), []);
     let left = all_events(&*store, thread_id, &[]).await;
     assert_eq!(left.iter().map(|event| event.run_id).collect::<Vec<_>>(), [Some(run_id)]);
     let again = commit(&*store, forget()).await;
     assert!(matches!(again, Err(Error::NotFound { what: "run", .. })), "{again:?}");
-    let problems = store.health(journal::HealthDepth::Integrity).await.unwrap().problems;
+    let problems = store.health(journal::HealthCheckDepth::Integrity).await.unwrap().problems;
     assert_eq!(problems, Vec::<String>::new());
 }
 
-pub async fn j1_a_run_that_was_forgotten_does_not_come_back(store: Subject) {
-    let queued = waiting(create(&*store).await, 1);
+pub async fn j1_a_run_that_was_forgotten_does_not_come_back(store: SharedStore) {
+    let queued = queued_run(create(&*store).await, 1);
     let run_id = queued.run_id;
     commit(&*store, vec![Write::QueueRun(queued.clone())]).await.unwrap();
-    let as_new = commit(&*store, vec![Write::AdmitRun(begun(&queued, "one"))]).await;
-    assert!(matches!(as_new, Err(Error::Differs { what: "run", .. })), "it waits: {as_new:?}");
+    let as_new = commit(&*store, vec![Write::AdmitRun(started_run(&queued, "one"))]).await;
+    assert!(matches!(as_new, Err(Error::Conflict { what: "run", .. })), "it waits: {as_new:?}");
     let stopped = Run { status: RunStatus::Cancelled, ..queued.clone() };
     commit(&*store, vec![Write::BeginRun(stopped.clone())]).await.unwrap();
-    commit(&*store, vec![Write::ForgetRun { run_id }]).await.unwrap();
-    for late in [stopped, begun(&queued, "two")] {
+    commit(&*store, vec![Write::DeleteRun { run_id }]).await.unwrap();
+    for late in [stopped, started_run(&queued, "two")] {
         let late = commit(&*store, vec![Write::BeginRun(late)]).await;
         assert!(matches!(late, Err(Error::NotFound { what: "run", .. })), "{late:?}");
     }
@@ -286,8 +291,8 @@ pub async fn j1_a_run_that_was_forgotten_does_not_come_back(store: Subject) {
 }
 
 /// Whatever it was given while it was busy, and whoever ended last.
-pub async fn a_thread_rests_where_its_newest_checkpoint_says(store: Subject) {
-    let end = |run_id, status| vec![ended(run_id, status)];
+pub async fn a_thread_rests_where_its_newest_checkpoint_says(store: SharedStore) {
+    let end = |run_id, status| vec![end_run_write(run_id, status)];
     let rests = async |with: Vec<Write>, next: Option<&str>, status| {
         let run = create_run(&*store, "one").await;
         let thread_id = run.thread_id;
@@ -298,7 +303,7 @@ pub async fn a_thread_rests_where_its_newest_checkpoint_says(store: Subject) {
         commit(&*store, vec![busy, Write::PutCheckpoint(point), settle()]).await.unwrap();
         let status_now = async || store.thread(thread_id).await.unwrap().unwrap().status;
         assert_eq!(status_now().await, ThreadStatus::Busy, "a run works");
-        let queued = waiting(thread_id, 1);
+        let queued = queued_run(thread_id, 1);
         let mut writes = vec![Write::QueueRun(queued.clone())];
         writes.extend(end(run.run_id, status));
         writes.extend(with.into_iter().map(|write| match write {
@@ -328,14 +333,14 @@ pub async fn a_thread_rests_where_its_newest_checkpoint_says(store: Subject) {
     assert_eq!(store.thread(idle).await.unwrap().unwrap().status, ThreadStatus::Idle);
 }
 
-pub async fn a_question_is_expected_to_wait(store: Subject) {
+pub async fn a_question_is_expected_to_wait(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let asked = interrupt(&run, "tools", 1);
     let interrupt_id = asked.interrupt_id;
     commit(&*store, vec![Write::RaiseInterrupt(asked)]).await.unwrap();
-    commit(&*store, vec![Write::ExpectPending { interrupt_id }]).await.unwrap();
+    commit(&*store, vec![Write::ExpectPendingInterrupt { interrupt_id }]).await.unwrap();
     let withdrawn = Write::ResolveInterrupt { interrupt_id, decisions: None, at: at(2) };
-    let late = commit(&*store, vec![withdrawn, Write::ExpectPending { interrupt_id }]).await;
+    let late = commit(&*store, vec![withdrawn, Write::ExpectPendingInterrupt { interrupt_id }]).await;
     assert!(
         matches!(late, Err(Error::AlreadyDecided { interrupt_id: decided }) if decided == interrupt_id),
         "{late:?}"
@@ -343,12 +348,12 @@ pub async fn a_question_is_expected_to_wait(store: Subject) {
     assert_eq!(store.pending_interrupts(run.thread_id).await.unwrap().len(), 1, "nothing was written");
 }
 
-pub async fn j2_a_process_that_said_nothing_for_a_day_is_forgotten(store: Subject) {
+pub async fn j2_a_process_that_said_nothing_for_a_day_is_forgotten(store: SharedStore) {
     const DAY: i64 = 86_400;
     let says = async |owner: &str, second: i64| {
         let replica =
             Replica { owner: owner.to_owned(), machine: "here".to_owned(), alive_until: at(second + 30) };
-        commit(&*store, vec![Write::Announce { replica, now: at(second) }]).await.unwrap();
+        commit(&*store, vec![Write::RecordHeartbeat { replica, now: at(second) }]).await.unwrap();
         let known = store.replicas().await.unwrap();
         known.into_iter().map(|replica| replica.owner).collect::<Vec<_>>()
     };
@@ -358,14 +363,14 @@ pub async fn j2_a_process_that_said_nothing_for_a_day_is_forgotten(store: Subjec
     assert_eq!(says("killed", 2 * DAY).await, ["killed", "living"], "it was asleep");
 }
 
-pub async fn h3_a_run_that_waits_goes_with_its_thread(store: Subject) {
-    let queued = waiting(create(&*store).await, 1);
+pub async fn h3_a_run_that_waits_goes_with_its_thread(store: SharedStore) {
+    let queued = queued_run(create(&*store).await, 1);
     let (run_id, thread_id) = (queued.run_id, queued.thread_id);
     let request = Write::PutRunRequest { run_id, thread_id, request: Box::default() };
     commit(&*store, vec![Write::QueueRun(queued), request]).await.unwrap();
     commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
     assert_eq!((store.run(run_id).await.unwrap(), store.queued_runs(None).await.unwrap()), (None, vec![]));
     assert_eq!(store.run_requests(&[run_id]).await.unwrap(), []);
-    let problems = store.health(journal::HealthDepth::Integrity).await.unwrap().problems;
+    let problems = store.health(journal::HealthCheckDepth::Integrity).await.unwrap().problems;
     assert_eq!(problems, Vec::<String>::new());
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use journal::{Error, Fence, RunPatch, Superseded, Transaction, Write};
+use journal::{Error, FencingToken, RunPatch, SupersededVisibility, Transaction, Write};
 use protocol::{Decision, Decisions, InterruptStatus, PendingActivity, RunId, RunStatus, Usage};
 use serde_json::json;
 
-use crate::conformance::Subject;
+use crate::conformance::SharedStore;
 use crate::conformance::fixtures::{
-    all_events, at, checkpoint, commit, create, create_run, interrupt, run, trace,
+    all_events, at, checkpoint, commit, create, create_run, interrupt, run, trace_event,
 };
 
-fn ended(run_id: RunId, status: RunStatus) -> Write {
+fn end_run_write(run_id: RunId, status: RunStatus) -> Write {
     Write::UpdateRun {
         run_id,
         patch: RunPatch { status: Some(status), at: Some(at(5)), ..RunPatch::default() },
@@ -22,7 +22,7 @@ fn approval() -> Decisions {
     Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] }
 }
 
-pub async fn j1_a_thread_has_one_active_run(store: Subject) {
+pub async fn j1_a_thread_has_one_active_run(store: SharedStore) {
     let first = create_run(&*store, "one").await;
     // A repeated admission, whose answer was lost, is no conflict; neither is a run of another thread.
     commit(&*store, vec![Write::AdmitRun(first.clone())]).await.unwrap();
@@ -34,14 +34,14 @@ pub async fn j1_a_thread_has_one_active_run(store: Subject) {
     }
     assert_eq!(store.active_runs(Some(first.thread_id)).await.unwrap(), std::slice::from_ref(&first));
     assert_eq!(store.active_runs(None).await.unwrap().len(), 2);
-    commit(&*store, vec![ended(first.run_id, RunStatus::Interrupted)]).await.unwrap();
+    commit(&*store, vec![end_run_write(first.run_id, RunStatus::Interrupted)]).await.unwrap();
     commit(&*store, vec![Write::AdmitRun(second.clone())]).await.unwrap();
     assert_eq!(store.newest_run(first.thread_id).await.unwrap(), Some(second.run_id));
     assert_eq!(store.newest_run(protocol::ThreadId::generate()).await.unwrap(), None);
     assert_eq!(store.active_runs(Some(first.thread_id)).await.unwrap(), [second]);
 }
 
-pub async fn j1_of_concurrent_admissions_one_wins(store: Subject) {
+pub async fn j1_of_concurrent_admissions_one_wins(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut tasks = Vec::new();
     for number in 0..20 {
@@ -56,11 +56,11 @@ pub async fn j1_of_concurrent_admissions_one_wins(store: Subject) {
     assert_eq!((admitted, store.active_runs(Some(thread_id)).await.unwrap().len()), (1, 1));
 }
 
-pub async fn j3_a_lost_lease_writes_nothing(store: Subject) {
+pub async fn j3_a_lost_lease_writes_nothing(store: SharedStore) {
     let run = create_run(&*store, "old").await;
     let append_as = |owner: &str| Transaction {
-        fence: Some(Fence { run_id: run.run_id, owner: owner.to_owned() }),
-        writes: vec![Write::Append { thread_id: run.thread_id, events: vec![trace(0)] }],
+        fence: Some(FencingToken { run_id: run.run_id, owner: owner.to_owned() }),
+        writes: vec![Write::Append { thread_id: run.thread_id, events: vec![trace_event(0)] }],
     };
     store.commit(append_as("old")).await.unwrap();
     let reclaim =
@@ -69,16 +69,16 @@ pub async fn j3_a_lost_lease_writes_nothing(store: Subject) {
     let fenced = store.commit(append_as("old")).await;
     assert!(matches!(&fenced, Err(Error::Fenced { owner, .. }) if owner == "new"), "{fenced:?}");
     store.commit(append_as("new")).await.unwrap();
-    commit(&*store, vec![ended(run.run_id, RunStatus::Cancelled)]).await.unwrap();
+    commit(&*store, vec![end_run_write(run.run_id, RunStatus::Cancelled)]).await.unwrap();
     let over = store.commit(append_as("new")).await;
     assert!(matches!(over, Err(Error::Fenced { status: RunStatus::Cancelled, .. })), "{over:?}");
     assert_eq!(all_events(&*store, run.thread_id, &[]).await.len(), 2);
-    let unknown = Fence { run_id: RunId::generate(), owner: "new".to_owned() };
+    let unknown = FencingToken { run_id: RunId::generate(), owner: "new".to_owned() };
     let unknown = store.commit(Transaction { fence: Some(unknown), writes: Vec::new() }).await;
     assert!(matches!(unknown, Err(Error::NotFound { what: "run", .. })), "{unknown:?}");
 }
 
-pub async fn j3_only_an_ended_lease_is_reclaimed(store: Subject) {
+pub async fn j3_only_an_ended_lease_is_reclaimed(store: SharedStore) {
     let run = create_run(&*store, "old").await;
     let reclaim = |second| Write::ReclaimRun {
         run_id: run.run_id,
@@ -96,11 +96,11 @@ pub async fn j3_only_an_ended_lease_is_reclaimed(store: Subject) {
     commit(&*store, vec![reclaim(81)]).await.unwrap();
     let stored = store.run(run.run_id).await.unwrap().unwrap();
     assert_eq!((stored.lease_owner.as_deref(), stored.lease_until), (Some("new"), Some(at(141))));
-    commit(&*store, vec![ended(run.run_id, RunStatus::Error)]).await.unwrap();
+    commit(&*store, vec![end_run_write(run.run_id, RunStatus::Error)]).await.unwrap();
     assert!(commit(&*store, vec![reclaim(1_000)]).await.is_err(), "a run that ended is nobody's");
 }
 
-pub async fn the_first_terminal_status_stays(store: Subject) {
+pub async fn the_first_terminal_status_stays(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let patch = RunPatch {
         status: Some(RunStatus::Cancelled),
@@ -120,20 +120,20 @@ pub async fn the_first_terminal_status_stays(store: Subject) {
     assert_eq!(store.run(run.run_id).await.unwrap(), Some(expected.clone()));
     let renewal = RunPatch { lease_until: Some(at(99)), ..RunPatch::default() };
     for late in [
-        ended(run.run_id, RunStatus::Success),
-        ended(run.run_id, RunStatus::Running),
+        end_run_write(run.run_id, RunStatus::Success),
+        end_run_write(run.run_id, RunStatus::Running),
         Write::UpdateRun { run_id: run.run_id, patch: renewal },
     ] {
         let refused = commit(&*store, vec![late]).await;
         assert!(matches!(refused, Err(Error::Fenced { status: RunStatus::Cancelled, .. })), "{refused:?}");
     }
-    commit(&*store, vec![ended(run.run_id, RunStatus::Cancelled)]).await.unwrap();
+    commit(&*store, vec![end_run_write(run.run_id, RunStatus::Cancelled)]).await.unwrap();
     assert_eq!(store.run(run.run_id).await.unwrap(), Some(expected));
-    let unknown = commit(&*store, vec![ended(RunId::generate(), RunStatus::Success)]).await;
+    let unknown = commit(&*store, vec![end_run_write(RunId::generate(), RunStatus::Success)]).await;
     assert!(matches!(unknown, Err(Error::NotFound { .. })), "{unknown:?}");
 }
 
-pub async fn usage_adds_up(store: Subject) {
+pub async fn usage_adds_up(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let usage = Usage { input_tokens: 10, output_tokens: 3, cache_read_tokens: 4, cache_write_tokens: 1 };
     for _ in 0..3 {
@@ -144,11 +144,11 @@ pub async fn usage_adds_up(store: Subject) {
     assert_eq!(store.run(run.run_id).await.unwrap().unwrap().usage, expected);
 }
 
-pub async fn a_checkpoint_knows_the_last_seq(store: Subject) {
+pub async fn a_checkpoint_knows_the_last_seq(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     assert_eq!(store.checkpoint(run.thread_id).await.unwrap(), None);
     let point = checkpoint(&run, 0);
-    let appended = |number| Write::Append { thread_id: run.thread_id, events: vec![trace(number)] };
+    let appended = |number| Write::Append { thread_id: run.thread_id, events: vec![trace_event(number)] };
     let first = checkpoint(&run, 0);
     let writes = vec![
         appended(0),
@@ -160,7 +160,7 @@ pub async fn a_checkpoint_knows_the_last_seq(store: Subject) {
     commit(&*store, writes).await.unwrap();
     let stored = store.checkpoint(run.thread_id).await.unwrap();
     assert_eq!(stored, Some(protocol::Checkpoint { head_seq: 2, ..point.clone() }));
-    let points = store.checkpoints(run.thread_id, None, 9, Superseded::Hidden).await.unwrap();
+    let points = store.checkpoints(run.thread_id, None, 9, SupersededVisibility::Hidden).await.unwrap();
     let points: Vec<_> = points.iter().map(|point| (point.checkpoint_id, point.head_seq)).collect();
     let expected = [(point.checkpoint_id, 2), (first.checkpoint_id, 1)];
     assert_eq!(points, expected, "each is the point behind what was appended before it");
@@ -172,7 +172,7 @@ pub async fn a_checkpoint_knows_the_last_seq(store: Subject) {
     assert_eq!(stored, Some(protocol::Checkpoint { head_seq: 3, ..next }));
 }
 
-pub async fn unfinished_activities_are_found(store: Subject) {
+pub async fn unfinished_activities_are_found(store: SharedStore) {
     let activity = PendingActivity { name: "accept_handoff".to_owned(), args: json!({"n": 1}) };
     let (one, two) = (create_run(&*store, "one").await, create_run(&*store, "two").await);
     let unfinished = protocol::Checkpoint { activities: vec![activity], ..checkpoint(&one, 1) };
@@ -183,7 +183,7 @@ pub async fn unfinished_activities_are_found(store: Subject) {
     assert!(store.unfinished_checkpoints().await.unwrap().is_empty());
 }
 
-pub async fn j7_interrupts_wait_in_order(store: Subject) {
+pub async fn j7_interrupts_wait_in_order(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let (late, early) = (interrupt(&run, "late", 2), interrupt(&run, "early", 1));
     let writes = [&late, &early, &late].map(|interrupt| Write::RaiseInterrupt(interrupt.clone()));
@@ -203,7 +203,7 @@ pub async fn j7_interrupts_wait_in_order(store: Subject) {
     );
 }
 
-pub async fn g20_the_first_decision_wins(store: Subject) {
+pub async fn g20_the_first_decision_wins(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let asked = interrupt(&run, "approval", 1);
     commit(&*store, vec![Write::RaiseInterrupt(asked.clone())]).await.unwrap();

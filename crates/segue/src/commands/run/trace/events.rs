@@ -1,4 +1,4 @@
-//! `segue trace --events`: every event of a run, one a line, as it was stored. It leaves nothing out and explains little.
+//! `segue trace --events`: all events of a run in the order in which they were stored, one on each line.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,111 +8,120 @@ use jiff::Timestamp;
 use protocol::event::body::{ModelCalled, RunFailed, SubagentEnded, ToolCallDecided};
 use protocol::message::joined_text;
 use protocol::{
-    ClippedResult, Compaction, CompactionFailed, Event, EventType, Message, Run, UnreadableBody, Usage,
+    ClippedResult, Compaction, CompactionFailed, Event, EventType, Message, Run, EventBodyError, Usage,
 };
 use serde_json::Value;
-use terminal::calls::{duration, outcome, title};
-use terminal::marker::range;
-use terminal::{Audience, one_line, pad, shorten, tokens};
+use terminal::tool_calls::{format_duration, outcome_text, title};
+use terminal::marker::format_seq_range;
+use terminal::{Audience, sanitize_line, pad, shorten, format_tokens};
 
-use crate::cli::Format;
-use crate::commands::Context;
-use crate::commands::import::count;
-use crate::exit::{Code, Outcome};
+use crate::cli::OutputFormat;
+use crate::commands::CommandContext;
+use crate::commands::import::format_count;
+use crate::exit::{ExitReason, CommandResult};
 
-/// Events that are read at a time.
-const READ_AT_ONCE: usize = 500;
-/// Columns of a line where nobody measures the screen.
-const COLUMNS_OF_A_FILE: usize = 200;
-/// Columns of the time since the run began.
+/// The number of events that one query reads.
+const PAGE_EVENTS: usize = 500;
+/// The width of a line if the output is not a terminal.
+const FILE_COLUMNS: usize = 200;
+/// The width of the time since the start of the run.
 const TIME_COLUMNS: usize = 9;
-/// Columns of an event's type.
+/// The width of an event's type.
 const TYPE_COLUMNS: usize = 21;
 
-pub(super) async fn run(context: &Context, prefix: &str) -> Outcome {
+/// Prints the events of the run with the given id prefix.
+///
+/// # Errors
+/// Fails if there is no such run, or if the journal or stdout fails.
+pub(super) async fn run(context: &CommandContext, prefix: &str) -> CommandResult {
     let run = context.agent.runs().find(prefix).await?;
-    if context.format == Format::Text {
-        context.screen.line(context.screen.style.bold(head(&run)))?;
+    if context.format == OutputFormat::Text {
+        context.screen.print_line(context.screen.style.bold(run_heading(&run)))?;
     }
     let mut after = 0;
     loop {
-        let events = context.agent.runs().events_of(run.run_id, after, READ_AT_ONCE).await?;
-        let Some(last) = events.last() else { return Ok(Code::Done) };
+        let events = context.agent.runs().run_events(run.run_id, after, PAGE_EVENTS).await?;
+        let Some(last) = events.last() else { return Ok(ExitReason::Success) };
         after = last.seq;
         for event in &events {
             match context.format {
-                Format::Json => {
+                OutputFormat::Json => {
                     let mut stdout = std::io::stdout().lock();
                     serde_json::to_writer(&mut stdout, event)?;
                     stdout.write_all(b"\n")?;
                 }
-                Format::Text => context.screen.line(line(context, event, run.created_at))?,
+                OutputFormat::Text => context.screen.print_line(event_line(context, event, run.created_at))?,
             }
         }
-        if events.len() < READ_AT_ONCE {
-            return Ok(Code::Done);
+        if events.len() < PAGE_EVENTS {
+            return Ok(ExitReason::Success);
         }
     }
 }
 
-fn head(run: &Run) -> String {
-    let model = run.model.as_deref().map(|model| format!(" · {}", one_line(model))).unwrap_or_default();
+/// Returns the heading: the run, its thread, model, status and failure.
+fn run_heading(run: &Run) -> String {
+    let model = run.model.as_deref().map(|model| format!(" · {}", sanitize_line(model))).unwrap_or_default();
     let error =
-        run.failure.as_ref().map(|failure| format!(": {}", one_line(&failure.message))).unwrap_or_default();
+        run.failure.as_ref().map(|failure| format!(": {}", sanitize_line(&failure.message))).unwrap_or_default();
     format!("run {} of thread {}{model} · {}{error}", run.run_id, run.thread_id, run.status.as_str())
 }
 
-fn line(context: &Context, event: &Event, started: Timestamp) -> String {
+/// Returns the line of an event: its number, the time since the start of the run, its type and content.
+fn event_line(context: &CommandContext, event: &Event, started: Timestamp) -> String {
     let screen = &context.screen;
     let millis = event.created_at.as_millisecond().saturating_sub(started.as_millisecond());
-    let time = format!("+{}", duration(Duration::from_millis(u64::try_from(millis).unwrap_or(0))));
+    let time = format!("+{}", format_duration(Duration::from_millis(u64::try_from(millis).unwrap_or(0))));
     let columns = match screen.audience {
         Audience::Person => screen.columns,
-        Audience::Program => COLUMNS_OF_A_FILE,
+        Audience::Program => FILE_COLUMNS,
     };
     let lead = format!("#{:<5} {}", event.seq, pad(&time, TIME_COLUMNS));
-    let text = format!("{} {}", pad(&one_line(&event.event_type), TYPE_COLUMNS), about(event));
+    let text = format!("{} {}", pad(&sanitize_line(&event.event_type), TYPE_COLUMNS), event_text(event));
     let text = shorten(text.trim_end(), columns.saturating_sub(lead.len() + 1));
     format!("{} {text}", screen.style.dim(lead))
 }
 
-/// Returns what an event says, on one line.
-fn about(event: &Event) -> String {
+/// Returns the content of an event on one line.
+fn event_text(event: &Event) -> String {
     if let Some(message) = event.message() {
-        return said(&message);
+        return message_text(&message);
     }
-    described(event).ok().flatten().unwrap_or_else(|| match event.content_value() {
+    describe_body(event).ok().flatten().unwrap_or_else(|| match event.content_value() {
         Value::Object(fields) if fields.is_empty() => String::new(),
         Value::Null => String::new(),
-        content => one_line(&content.to_string()),
+        content => sanitize_line(&content.to_string()),
     })
 }
 
-/// Returns a line about an event whose content is not shown as it is.
-fn described(event: &Event) -> Result<Option<String>, UnreadableBody> {
+/// Returns a description of an event whose content is not printed as JSON; `None` for every other event.
+///
+/// # Errors
+/// Fails if the content does not have the form of the event's type.
+fn describe_body(event: &Event) -> Result<Option<String>, EventBodyError> {
     let line = match event.kind() {
-        Some(EventType::Compacted) => condensed(&event.body::<Compaction>()?.into()),
+        Some(EventType::Compacted) => compaction_text(&event.body::<Compaction>()?.into()),
         Some(EventType::CompactionFailed) => {
             let failed: CompactionFailed = event.body()?;
-            fields([Some(failed.trigger.as_str()), Some(&failed.reason)])
+            join_fields([Some(failed.trigger.as_str()), Some(&failed.reason)])
         }
         Some(EventType::RunFailed) => {
             let RunFailed { failure, .. } = event.body()?;
-            fields([Some(failure.kind.as_str()), Some(&failure.message)])
+            join_fields([Some(failure.kind.as_str()), Some(&failure.message)])
         }
         Some(EventType::ToolCallDecided) => {
             let decided: ToolCallDecided = event.body()?;
             let (tool, decision) = (Some(decided.tool.as_str()), Some(decided.decision.as_str()));
-            fields([tool, decision, Some(&decided.by), decided.rule.as_deref()])
+            join_fields([tool, decision, Some(&decided.by), decided.rule.as_deref()])
         }
         Some(EventType::ModelCalled) => {
             let called: ModelCalled = event.body()?;
-            let line = fields([Some(called.purpose.as_str()), called.model.as_deref()]);
-            format!("{line}{}", called.usage.as_ref().map(took).unwrap_or_default())
+            let line = join_fields([Some(called.purpose.as_str()), called.model.as_deref()]);
+            format!("{line}{}", called.usage.as_ref().map(usage_text).unwrap_or_default())
         }
         Some(EventType::SubagentEnded) => {
             let ended: SubagentEnded = event.body()?;
-            format!("{}{}", fields([Some(ended.status.as_str()), ended.model.as_deref()]), took(&ended.usage))
+            format!("{}{}", join_fields([Some(ended.status.as_str()), ended.model.as_deref()]), usage_text(&ended.usage))
         }
         Some(EventType::ResultClipped) => {
             let ClippedResult { seq, bytes, .. } = event.body()?;
@@ -123,42 +132,46 @@ fn described(event: &Event) -> Result<Option<String>, UnreadableBody> {
     Ok(Some(line))
 }
 
-fn fields<const N: usize>(fields: [Option<&str>; N]) -> String {
-    fields.into_iter().flatten().map(one_line).collect::<Vec<_>>().join(" · ")
+/// Returns the fields that are present, separated by dots.
+fn join_fields<const N: usize>(fields: [Option<&str>; N]) -> String {
+    fields.into_iter().flatten().map(sanitize_line).collect::<Vec<_>>().join(" · ")
 }
 
-fn said(message: &Message) -> String {
+/// Returns a message on one line: its text and its tool calls, or the outcome of a tool.
+fn message_text(message: &Message) -> String {
     match message {
-        Message::Human(_) => one_line(&message.text()),
+        Message::Human(_) => sanitize_line(&message.text()),
         Message::Ai(answer) => {
             let calls = message.tool_calls().map(|(_, name, args)| format!("→ {}", title(name, args)));
-            let text = Some(one_line(&message.text())).filter(|text| !text.is_empty());
+            let text = Some(sanitize_line(&message.text())).filter(|text| !text.is_empty());
             let parts: Vec<String> = text.into_iter().chain(calls).collect();
-            format!("{}{}", parts.join(" "), answer.usage.as_ref().map(took).unwrap_or_default())
+            format!("{}{}", parts.join(" "), answer.usage.as_ref().map(usage_text).unwrap_or_default())
         }
         Message::Tool(result) => {
-            let name = one_line(result.name.as_deref().unwrap_or("tool"));
-            format!("{name} · {}", outcome(result.status, &joined_text(&result.content), None))
+            let name = sanitize_line(result.name.as_deref().unwrap_or("tool"));
+            format!("{name} · {}", outcome_text(result.status, &joined_text(&result.content), None))
         }
     }
 }
 
-fn condensed(marker: &SummaryMarker) -> String {
+/// Returns a compaction on one line: the compacted messages, tokens, trigger and model.
+fn compaction_text(marker: &SummaryMarker) -> String {
     format!(
         "{} {} · {} → {} tokens · {} · {}",
-        count(marker.replaced_count, "message"),
-        range(marker.first_seq, marker.last_seq),
-        tokens(marker.tokens_before),
-        tokens(marker.tokens_after),
+        format_count(marker.replaced_count, "message"),
+        format_seq_range(marker.first_seq, marker.last_seq),
+        format_tokens(marker.tokens_before),
+        format_tokens(marker.tokens_after),
         marker.trigger.as_str(),
-        one_line(&marker.model)
+        sanitize_line(&marker.model)
     )
 }
 
-fn took(usage: &Usage) -> String {
+/// Returns the tokens with a leading separator; empty if there are none.
+fn usage_text(usage: &Usage) -> String {
     match usage.total_tokens() {
         0 => String::new(),
-        _ => format!(" · {} in, {} out", tokens(usage.input_tokens), tokens(usage.output_tokens)),
+        _ => format!(" · {} in, {} out", format_tokens(usage.input_tokens), format_tokens(usage.output_tokens)),
     }
 }
 
@@ -172,11 +185,11 @@ mod tests {
     fn check(event_type: EventType, content: Value, expected: &str) {
         let new = NewEvent::new(event_type, &content, Timestamp::UNIX_EPOCH).unwrap();
         let thread_id = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b".parse().unwrap();
-        assert_eq!(about(&Event::stored(new, thread_id, 3)), expected);
+        assert_eq!(event_text(&Event::from_new(new, thread_id, 3)), expected);
     }
 
     #[test]
-    fn every_event_is_told_on_one_line() {
+    fn every_event_is_shown_on_one_line() {
         check(
             EventType::HumanMessage,
             json!({"type": "human", "content": [{"type": "text", "text": "a\nb"}]}),

@@ -1,41 +1,42 @@
-//! Spans as lines: a tree of what happened in what, with times, tokens and costs in columns.
+//! The spans of a trace as a tree of lines, with columns for times, tokens and costs.
 
 use std::collections::{HashMap, HashSet};
 
-use agent::{Span, SpanId, SpanKind, SpanOutcome, Traced};
+use agent::{TraceSpan, SpanId, TraceSpanKind, SpanOutcome, TraceSubject};
 use jiff::Timestamp;
 use protocol::Usage;
-use terminal::calls::duration;
-use terminal::{dollars, one_line, pad, shorten, tokens, width};
+use terminal::tool_calls::format_duration;
+use terminal::{format_dollars, sanitize_line, pad, shorten, format_tokens, width};
 
-use crate::commands::Context;
+use crate::commands::CommandContext;
 
-/// Columns of what was done, with the lines of the tree before it.
+/// The width of a span's name with the lines of the tree before it.
 const NAME_COLUMNS: usize = 46;
-/// Columns of the time it took.
+/// The width of a span's duration.
 const TIME_COLUMNS: usize = 9;
+/// The width of a span's tokens.
 const TOKEN_COLUMNS: usize = 20;
 
-/// Returns what the tree is of.
-pub(super) fn head(traced: &Traced) -> String {
-    match traced {
-        Traced::Run(run) => {
+/// Returns the heading of a trace: the id and the state of its subject.
+pub(super) fn trace_heading(subject: &TraceSubject) -> String {
+    match subject {
+        TraceSubject::Run(run) => {
             let model =
-                run.model.as_deref().map(|model| format!(" · {}", one_line(model))).unwrap_or_default();
+                run.model.as_deref().map(|model| format!(" · {}", sanitize_line(model))).unwrap_or_default();
             let error = run
                 .failure
                 .as_ref()
-                .map(|failure| format!(": {}", one_line(&failure.message)))
+                .map(|failure| format!(": {}", sanitize_line(&failure.message)))
                 .unwrap_or_default();
             let status = run.status.as_str();
             format!("run {} of thread {}{model} · {status}{error}", run.run_id, run.thread_id)
         }
-        Traced::Thread(thread) => {
+        TraceSubject::Thread(thread) => {
             let name =
-                thread.name.as_deref().map(|name| format!(" · {}", one_line(name))).unwrap_or_default();
+                thread.name.as_deref().map(|name| format!(" · {}", sanitize_line(name))).unwrap_or_default();
             format!("thread {}{name}", thread.thread_id)
         }
-        Traced::Handoff(handoff) => format!(
+        TraceSubject::Handoff(handoff) => format!(
             "handoff {} of thread {} · {}",
             handoff.handoff_id,
             handoff.parent_thread_id,
@@ -44,10 +45,11 @@ pub(super) fn head(traced: &Traced) -> String {
     }
 }
 
-/// Returns the spans as a tree, each below the one it happened in, in the order in which they began.
-pub(super) fn lines(context: &Context, spans: &[Span], now: Timestamp) -> Vec<String> {
+/// Returns the spans as a tree, each below its parent, siblings in the order of their start. A span whose parent is not in
+/// `spans` is a root.
+pub(super) fn span_tree_lines(context: &CommandContext, spans: &[TraceSpan], now: Timestamp) -> Vec<String> {
     let known: HashSet<SpanId> = spans.iter().map(|span| span.span_id).collect();
-    let mut children: HashMap<Option<SpanId>, Vec<&Span>> = HashMap::new();
+    let mut children: HashMap<Option<SpanId>, Vec<&TraceSpan>> = HashMap::new();
     for span in spans {
         let parent = span.parent_id.filter(|parent| known.contains(parent));
         children.entry(parent).or_default().push(span);
@@ -55,112 +57,114 @@ pub(super) fn lines(context: &Context, spans: &[Span], now: Timestamp) -> Vec<St
     for siblings in children.values_mut() {
         siblings.sort_by_key(|span| (span.start, span.seq));
     }
-    let mut tree = Tree { context, children, now, lines: Vec::new() };
-    for root in tree.below(None) {
-        tree.lines.push(drawn(context, root, "", "", now));
-        tree.draw(root.span_id, "");
+    let mut tree = SpanTree { context, children, now, lines: Vec::new() };
+    for root in tree.take_children(None) {
+        tree.lines.push(draw_span(context, root, "", "", now));
+        tree.draw_children(root.span_id, "");
     }
     tree.lines
 }
 
-/// A tree that is drawn line by line.
-struct Tree<'s> {
-    context: &'s Context,
-    children: HashMap<Option<SpanId>, Vec<&'s Span>>,
+/// A tree of spans that is drawn line by line.
+struct SpanTree<'s> {
+    context: &'s CommandContext,
+    children: HashMap<Option<SpanId>, Vec<&'s TraceSpan>>,
     now: Timestamp,
     lines: Vec<String>,
 }
 
-impl<'s> Tree<'s> {
-    fn below(&mut self, parent: Option<SpanId>) -> Vec<&'s Span> {
+impl<'s> SpanTree<'s> {
+    /// Removes and returns the children of a span; `None` are the roots.
+    fn take_children(&mut self, parent: Option<SpanId>) -> Vec<&'s TraceSpan> {
         self.children.remove(&parent).unwrap_or_default()
     }
 
-    /// Draws what happened in a span, behind `lead`.
-    fn draw(&mut self, parent: SpanId, lead: &str) {
-        let siblings = self.below(Some(parent));
-        for (at, span) in siblings.iter().enumerate() {
-            let (branch, on) =
-                if at + 1 == siblings.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.lines.push(drawn(self.context, span, lead, branch, self.now));
-            self.draw(span.span_id, &format!("{lead}{on}"));
+    /// Draws the descendants of a span, each line with the prefix `lead`.
+    fn draw_children(&mut self, parent: SpanId, lead: &str) {
+        let siblings = self.take_children(Some(parent));
+        for (index, span) in siblings.iter().enumerate() {
+            let is_last = index + 1 == siblings.len();
+            let (branch, continuation) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            self.lines.push(draw_span(self.context, span, lead, branch, self.now));
+            self.draw_children(span.span_id, &format!("{lead}{continuation}"));
         }
     }
 }
 
-/// Returns one span on a line, as deep as what it happened in.
-pub(super) fn line(context: &Context, span: &Span, all: &[Span]) -> String {
+/// Returns one span on a line, indented by its depth in the tree of `all` spans.
+pub(super) fn span_line(context: &CommandContext, span: &TraceSpan, all: &[TraceSpan]) -> String {
     let mut depth = 0;
     let mut parent = span.parent_id;
-    while let Some(above) = parent.and_then(|id| all.iter().find(|span| span.span_id == id)) {
+    while let Some(ancestor) = parent.and_then(|id| all.iter().find(|span| span.span_id == id)) {
         depth += 1;
-        parent = above.parent_id;
+        parent = ancestor.parent_id;
     }
-    drawn(context, span, &"  ".repeat(depth), "", Timestamp::now())
+    draw_span(context, span, &"  ".repeat(depth), "", Timestamp::now())
 }
 
-fn drawn(context: &Context, span: &Span, lead: &str, branch: &str, now: Timestamp) -> String {
+/// Returns the line of a span: its name, duration, tokens, cost and outcome.
+fn draw_span(context: &CommandContext, span: &TraceSpan, lead: &str, branch: &str, now: Timestamp) -> String {
     let style = &context.screen.style;
-    let name = named(span);
+    let name = span_name(span);
     let name = shorten(&name, NAME_COLUMNS.saturating_sub(width(lead) + width(branch)));
-    let used = width(lead) + width(branch) + width(&name);
-    let time = if span.end == Some(span.start) { String::new() } else { duration(span.duration(now)) };
-    let spent = span.usage.as_ref().map(took).unwrap_or_default();
-    let cost = context.agent.runs().span_cost(span).map(dollars).unwrap_or_default();
-    let columns = format!("{} {} {cost}", pad(&time, TIME_COLUMNS), pad(&spent, TOKEN_COLUMNS));
-    let gap = " ".repeat((NAME_COLUMNS + 1).saturating_sub(used));
-    let told =
-        format!("{}{name}{gap}{}", style.dim(format!("{lead}{branch}")), style.dim(columns.trim_end()));
-    match ended(span) {
-        (text, true) => format!("{} {}", told.trim_end(), style.bad(text)),
-        (text, false) if text.is_empty() => told.trim_end().to_owned(),
-        (text, false) => format!("{} {}", told.trim_end(), style.dim(text)),
+    let name_columns = width(lead) + width(branch) + width(&name);
+    let time = if span.end == Some(span.start) { String::new() } else { format_duration(span.duration(now)) };
+    let tokens = span.usage.as_ref().map(usage_text).unwrap_or_default();
+    let cost = context.agent.runs().span_cost(span).map(format_dollars).unwrap_or_default();
+    let columns = format!("{} {} {cost}", pad(&time, TIME_COLUMNS), pad(&tokens, TOKEN_COLUMNS));
+    let gap = " ".repeat((NAME_COLUMNS + 1).saturating_sub(name_columns));
+    let line = format!("{}{name}{gap}{}", style.dim(format!("{lead}{branch}")), style.dim(columns.trim_end()));
+    match outcome_text(span) {
+        (text, true) => format!("{} {}", line.trim_end(), style.bad(text)),
+        (text, false) if text.is_empty() => line.trim_end().to_owned(),
+        (text, false) => format!("{} {}", line.trim_end(), style.dim(text)),
     }
 }
 
-/// Returns what was done, in words.
-fn named(span: &Span) -> String {
+/// Returns the name of a span for people, with its detail.
+fn span_name(span: &TraceSpan) -> String {
     let name = match span.kind {
-        SpanKind::Run => "run",
-        SpanKind::Interrupt => "asks",
-        SpanKind::Resume => "goes on",
-        SpanKind::Accept => "accept",
-        SpanKind::Seed => "write agent.md",
-        SpanKind::Cleanup => "clear agent.md",
-        SpanKind::Mirror => "mirror",
-        SpanKind::Compaction => "condense",
-        SpanKind::Transfer => "remember",
-        SpanKind::Decision => span.name.trim_start_matches("handoff_"),
-        SpanKind::Tool => span.name.trim_start_matches("execute_tool "),
-        SpanKind::Step | SpanKind::Model | SpanKind::Draft => &span.name,
+        TraceSpanKind::Run => "run",
+        TraceSpanKind::Interrupt => "question",
+        TraceSpanKind::Resume => "resume",
+        TraceSpanKind::Accept => "accept",
+        TraceSpanKind::Seed => "write agent.md",
+        TraceSpanKind::Cleanup => "clear agent.md",
+        TraceSpanKind::Mirror => "export",
+        TraceSpanKind::Compaction => "compact",
+        TraceSpanKind::Transfer => "summarize",
+        TraceSpanKind::Decision => span.name.trim_start_matches("handoff_"),
+        TraceSpanKind::Tool => span.name.trim_start_matches("execute_tool "),
+        TraceSpanKind::Step | TraceSpanKind::Model | TraceSpanKind::Draft => &span.name,
     };
     let detail = if span.detail.is_empty() { String::new() } else { format!(" · {}", span.detail) };
-    one_line(&format!("{name}{detail}"))
+    sanitize_line(&format!("{name}{detail}"))
 }
 
-/// Returns what came of it where that is not what was to be, and whether it is a failure.
-fn ended(span: &Span) -> (String, bool) {
+/// Returns the outcome of a span, and whether it is a failure. The text is empty if the span succeeded.
+fn outcome_text(span: &TraceSpan) -> (String, bool) {
     match &span.outcome {
         SpanOutcome::Done => (String::new(), false),
-        SpanOutcome::Working => ("works".to_owned(), false),
-        // That it asks is a line of its own; whether it was answered since, the run behind it says.
-        SpanOutcome::Waiting if span.kind == SpanKind::Interrupt => (asked(span), false),
+        SpanOutcome::Working => ("active".to_owned(), false),
+        // The question is a span of its own. The run that follows it shows whether it was answered.
+        SpanOutcome::Waiting if span.kind == TraceSpanKind::Interrupt => (pending_actions(span), false),
         SpanOutcome::Waiting => (String::new(), false),
-        SpanOutcome::Stopped => ("cut off".to_owned(), false),
-        SpanOutcome::Failed(reason) => (format!("failed: {}", one_line(reason)), true),
+        SpanOutcome::Stopped => ("interrupted".to_owned(), false),
+        SpanOutcome::Failed(reason) => (format!("failed: {}", sanitize_line(reason)), true),
     }
 }
 
-/// Returns what a person is asked about.
-fn asked(span: &Span) -> String {
+/// Returns the names of the actions that a question is about.
+fn pending_actions(span: &TraceSpan) -> String {
     let actions = span.metadata.get("actions").and_then(serde_json::Value::as_array);
     let names = actions.into_iter().flatten().filter_map(serde_json::Value::as_str);
-    one_line(&names.collect::<Vec<_>>().join(", "))
+    sanitize_line(&names.collect::<Vec<_>>().join(", "))
 }
 
-fn took(usage: &Usage) -> String {
+/// Returns the tokens as text; empty if there are none.
+fn usage_text(usage: &Usage) -> String {
     match usage.total_tokens() {
         0 => String::new(),
-        _ => format!("{} in, {} out", tokens(usage.input_tokens), tokens(usage.output_tokens)),
+        _ => format!("{} in, {} out", format_tokens(usage.input_tokens), format_tokens(usage.output_tokens)),
     }
 }

@@ -1,101 +1,104 @@
-//! The way to the page: its address, and a browser that is told to open it. The token is in the fragment of the address, which
-//! browsers send to nobody; it is told to a person alone, never to a file or in the arguments of a program that others may
-//! read.
+//! The address of the web page, and opening it in a browser. The token is in the fragment of the address, which browsers do not
+//! send to servers. It is shown only to a person at a terminal, never written to an output file or passed in the arguments of a
+//! program, which other users can read.
 
 use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use http::Auth;
+use http::AuthMode;
 use terminal::Screen;
 
-/// Opens an address in the browser of the person at the machine.
-const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+/// The program that opens a document in the user's browser.
+const BROWSER_COMMAND: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// The name of the document that leads a browser to the page.
-const LEADING: &str = "open.html";
+/// The name of the document that redirects a browser to the page.
+const REDIRECT_FILE_NAME: &str = "open.html";
 
-/// What is told of the page's address.
+/// Whether an address contains the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    /// The token, too: whoever opens it is let in.
+pub(super) enum TokenVisibility {
+    /// The address contains the token: anyone who opens it is authenticated.
     WithToken,
-    /// Where it is; it asks for the token.
+    /// The address does not contain the token, and the page asks for it.
     WithoutToken,
 }
 
-impl Told {
-    /// Returns what whoever reads there is told: a person sits at a terminal.
-    pub(super) fn to_whom_reads(output: &impl IsTerminal) -> Self {
+impl TokenVisibility {
+    /// Returns the visibility for an output: only a terminal shows the token.
+    pub(super) fn for_output(output: &impl IsTerminal) -> Self {
         if output.is_terminal() { Self::WithToken } else { Self::WithoutToken }
     }
 }
 
-/// Returns where the page of a server is.
-pub(super) fn address(addr: SocketAddr, auth: &Auth, told: Told) -> String {
-    match (auth, told) {
-        (Auth::Token(token), Told::WithToken) => format!("http://{addr}/#token={}", token.expose()),
-        (Auth::Token(_) | Auth::Keys | Auth::Open, _) => format!("http://{addr}/"),
+/// Returns the URL of the web page.
+pub(super) fn page_address(addr: SocketAddr, auth: &AuthMode, visibility: TokenVisibility) -> String {
+    match (auth, visibility) {
+        (AuthMode::Token(token), TokenVisibility::WithToken) => format!("http://{addr}/#token={}", token.expose()),
+        (AuthMode::Token(_) | AuthMode::Keys | AuthMode::Disabled, _) => format!("http://{addr}/"),
     }
 }
 
-/// The document that leads to the page; it is gone with the server.
-pub(super) struct Leading(PathBuf);
+/// A document that redirects to the page. It is deleted when this value is dropped, at the end of the server.
+pub(super) struct RedirectFile(PathBuf);
 
-impl Drop for Leading {
+impl Drop for RedirectFile {
     fn drop(&mut self) {
-        // Whoever removed it before is right.
+        // If the file is gone already, there is nothing to delete.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Opens the page; where nothing can, says so. `folder` is the person's own.
-pub(super) fn open(screen: &Screen, folder: &Path, address: &str) -> Option<Leading> {
-    let opened = lead(folder, address);
-    if let Err(error) = &opened {
-        screen.note(format!("warning: failed to open the page with `{OPENER}`: {error}"));
+/// Opens the page in a browser, and prints a warning if that fails. `folder` must be readable only by the user, because the
+/// document in it contains the token.
+pub(super) fn open_page(screen: &Screen, folder: &Path, address: &str) -> Option<RedirectFile> {
+    let redirect = launch_browser(folder, address);
+    if let Err(error) = &redirect {
+        screen.print_to_stderr(format!("warning: failed to open the page with `{BROWSER_COMMAND}`: {error}"));
     }
-    opened.ok()
+    redirect.ok()
 }
 
-fn lead(folder: &Path, address: &str) -> io::Result<Leading> {
-    let leading = leading(folder, address)?;
-    let mut opener = Command::new(OPENER);
-    let silent = opener.arg(&leading.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut opening = silent.spawn()?;
-    // It is waited for, so that nothing is left of it; how it ends is between it and the person.
-    drop(std::thread::spawn(move || opening.wait()));
-    Ok(leading)
+/// Starts the browser with a document that redirects to the address.
+fn launch_browser(folder: &Path, address: &str) -> io::Result<RedirectFile> {
+    let redirect = write_redirect_file(folder, address)?;
+    let mut command = Command::new(BROWSER_COMMAND);
+    let command = command.arg(&redirect.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn()?;
+    // A thread waits for the process, so that it does not remain as a zombie. Its exit code does not matter here.
+    drop(std::thread::spawn(move || process.wait()));
+    Ok(redirect)
 }
 
-/// Writes a document that leads to the address, which only its owner can read: what a program is told as it is started can
-/// be read by everybody on the machine.
-fn leading(folder: &Path, address: &str) -> io::Result<Leading> {
+/// Writes a document that redirects to the address and that only its owner can read. The address is not an argument of the
+/// browser's process, because every user of the machine can read those.
+fn write_redirect_file(folder: &Path, address: &str) -> io::Result<RedirectFile> {
     let mut document = tempfile::NamedTempFile::new_in(folder)?;
     writeln!(document, "<!doctype html><meta charset=\"utf-8\"><title>Segue</title>")?;
     writeln!(document, "<meta http-equiv=\"refresh\" content=\"0; url={address}\">")?;
-    let path = folder.join(LEADING);
+    let path = folder.join(REDIRECT_FILE_NAME);
     document.persist(&path)?;
-    Ok(Leading(path))
+    Ok(RedirectFile(path))
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Token;
+    use http::InstallToken;
 
     use super::*;
 
     #[test]
-    fn k2_the_token_is_in_the_fragment_and_only_for_who_may_see_it() {
+    fn k2_the_token_is_only_in_the_fragment_and_only_shown_on_a_terminal() {
         let folder = tempfile::tempdir().unwrap();
-        let token = Token::at(&folder.path().join("token")).unwrap();
+        let token = InstallToken::load_or_create(&folder.path().join("token")).unwrap();
         let addr = SocketAddr::from(([127, 0, 0, 1], 2024));
-        let auth = Auth::Token(token.clone());
-        let whole = address(addr, &auth, Told::WithToken);
+        let auth = AuthMode::Token(token.clone());
+        let whole = page_address(addr, &auth, TokenVisibility::WithToken);
         assert_eq!(whole, format!("http://127.0.0.1:2024/#token={}", token.expose()));
-        assert_eq!(address(addr, &auth, Told::WithoutToken), "http://127.0.0.1:2024/");
-        assert_eq!(address(addr, &Auth::Open, Told::WithToken), "http://127.0.0.1:2024/");
-        assert_eq!(Told::to_whom_reads(&std::fs::File::open(folder.path()).unwrap()), Told::WithoutToken);
+        assert_eq!(page_address(addr, &auth, TokenVisibility::WithoutToken), "http://127.0.0.1:2024/");
+        assert_eq!(page_address(addr, &AuthMode::Disabled, TokenVisibility::WithToken), "http://127.0.0.1:2024/");
+        let file = std::fs::File::open(folder.path()).unwrap();
+        assert_eq!(TokenVisibility::for_output(&file), TokenVisibility::WithoutToken);
     }
 }

@@ -5,26 +5,27 @@ use std::fmt::Debug;
 use jiff::Timestamp;
 use journal::{
     CheckpointRef, EventQuery, HandoffFilter, ItemQuery, NamespaceQuery, OutboxQuery, RankQuery, RunFilter,
-    Scoped, SearchQuery, Store, SummaryQuery, Superseded, ThreadFilter, ThreadPart, TurnQuery, Unclaimed,
+    ScopedStore, SearchQuery, Store, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadPrefix,
+    TurnQuery, UnclaimedRunsQuery,
 };
-use protocol::{RunFeedback, Scope};
+use protocol::{OwnerScope, RunFeedback};
 
-use super::belongings::{Belongings, history};
+use super::owned_rows::{OwnedRows, history};
 
 /// The answers, by what was asked. A new method of the trait belongs here.
-pub async fn of(own: &Scoped, theirs: &Belongings) -> Vec<(&'static str, String)> {
-    let mut answers = of_thread(own, theirs).await;
-    answers.extend(of_runs(own, theirs).await);
-    answers.extend(of_memory(own, theirs).await);
+pub async fn all_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, String)> {
+    let mut answers = thread_reads(own, theirs).await;
+    answers.extend(run_reads(own, theirs).await);
+    answers.extend(memory_reads(own, theirs).await);
     answers
 }
 
-fn told(answer: journal::Result<impl Debug>) -> String {
+fn render_result(answer: journal::Result<impl Debug>) -> String {
     // Snippets and texts may be long; what counts is whether two answers are the same.
     answer.map_or_else(|error| format!("{error:?}"), |answer| format!("{answer:?}"))
 }
 
-async fn of_thread(own: &Scoped, theirs: &Belongings) -> Vec<(&'static str, String)> {
+async fn thread_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, String)> {
     let (thread_id, id) = (theirs.thread_id, theirs.thread_id.to_string());
     let listed = ThreadFilter { ids: vec![thread_id], limit: 5, ..ThreadFilter::default() };
     let children = ThreadFilter { parent_id: Some(thread_id), limit: 5, ..ThreadFilter::default() };
@@ -32,32 +33,32 @@ async fn of_thread(own: &Scoped, theirs: &Belongings) -> Vec<(&'static str, Stri
         ThreadFilter { assistant_id: Some(theirs.assistant_id.clone()), limit: 5, ..ThreadFilter::default() };
     let at = CheckpointRef::Id(theirs.checkpoint_id);
     let newest = CheckpointRef::Seq(u64::MAX);
-    let shown = Superseded::Shown;
+    let shown = SupersededVisibility::Shown;
     vec![
-        ("a thread", told(own.thread(thread_id).await)),
-        ("a thread in a list", told(own.threads(listed.clone()).await)),
-        ("children", told(own.threads(children).await)),
-        ("the threads of an assistant", told(own.threads(assistants).await)),
-        ("a count of threads", told(own.thread_count(listed).await)),
-        ("tokens", told(own.thread_tokens(&[thread_id]).await)),
-        ("states", told(own.thread_states(&[thread_id]).await)),
-        ("a size", told(own.thread_size(thread_id).await)),
-        ("a prefix", told(own.threads_by_prefix(&id, &Scope::Everyone).await)),
-        ("events", told(own.events(thread_id, EventQuery::after(0, 9)).await)),
-        ("a count of messages", told(own.messages_after(thread_id, 0).await)),
-        ("a key", told(own.seq_of_key(thread_id, "key").await)),
+        ("a thread", render_result(own.thread(thread_id).await)),
+        ("a thread in a list", render_result(own.threads(listed.clone()).await)),
+        ("children", render_result(own.threads(children).await)),
+        ("the threads of an assistant", render_result(own.threads(assistants).await)),
+        ("a count of threads", render_result(own.thread_count(listed).await)),
+        ("tokens", render_result(own.thread_tokens(&[thread_id]).await)),
+        ("states", render_result(own.thread_states(&[thread_id]).await)),
+        ("a size", render_result(own.thread_size(thread_id).await)),
+        ("a prefix", render_result(own.threads_by_prefix(&id, &OwnerScope::Everyone).await)),
+        ("events", render_result(own.events(thread_id, EventQuery::after(0, 9)).await)),
+        ("a count of messages", render_result(own.messages_after(thread_id, 0).await)),
+        ("a key", render_result(own.seq_of_event_key(thread_id, "key").await)),
         ("a history with its markers", history(own, thread_id).await),
-        ("a checkpoint", told(own.checkpoint(thread_id).await)),
-        ("points", told(own.checkpoints(thread_id, None, 9, shown).await)),
-        ("a point", told(own.checkpoint_at(thread_id, at, shown).await)),
-        ("the newest point", told(own.checkpoint_at(thread_id, newest, shown).await)),
-        ("an artifact", told(own.artifact(thread_id, &theirs.sha256).await)),
-        ("an interrupt", told(own.interrupt(theirs.interrupt_id).await)),
-        ("pending interrupts", told(own.pending_interrupts(thread_id).await)),
+        ("a checkpoint", render_result(own.checkpoint(thread_id).await)),
+        ("points", render_result(own.checkpoints(thread_id, None, 9, shown).await)),
+        ("a point", render_result(own.checkpoint_at(thread_id, at, shown).await)),
+        ("the newest point", render_result(own.checkpoint_at(thread_id, newest, shown).await)),
+        ("an artifact", render_result(own.artifact(thread_id, &theirs.sha256).await)),
+        ("an interrupt", render_result(own.interrupt(theirs.interrupt_id).await)),
+        ("pending interrupts", render_result(own.pending_interrupts(thread_id).await)),
     ]
 }
 
-async fn of_runs(own: &Scoped, theirs: &Belongings) -> Vec<(&'static str, String)> {
+async fn run_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, String)> {
     let (thread_id, run_id) = (theirs.thread_id, theirs.run_id);
     let runs = RunFilter { thread_id: Some(thread_id), limit: 9, ..RunFilter::default() };
     let of_parent = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
@@ -67,26 +68,29 @@ async fn of_runs(own: &Scoped, theirs: &Belongings) -> Vec<(&'static str, String
         .await
         .map(|points| points.into_iter().filter(|point| point.thread_id == thread_id).collect::<Vec<_>>());
     vec![
-        ("a run", told(own.run(run_id).await)),
-        ("a run that waits", told(own.run(theirs.queued_id).await)),
-        ("a prefix of a run", told(own.runs_by_prefix(&run_id.to_string(), &Scope::Everyone).await)),
-        ("a list of runs", told(own.runs(runs).await)),
-        ("what a run was asked for", told(own.run_requests(&[run_id]).await)),
-        ("what was noted of a run", told(own.run_metadata(&[run_id]).await)),
-        ("the newest run", told(own.newest_run(thread_id).await)),
-        ("queued runs", told(own.queued_runs(Some(thread_id)).await)),
-        ("active runs", told(own.active_runs(Some(thread_id)).await)),
-        ("the events of a run", told(own.run_events(thread_id, run_id, 0, 9).await)),
-        ("feedback", told(own.feedback(thread_id, &[run_id], RunFeedback::LOCAL).await)),
-        ("unfinished checkpoints", told(unfinished)),
-        ("a handoff", told(own.handoff(theirs.handoff_id).await)),
-        ("handoffs of a parent", told(own.handoffs(of_parent).await)),
-        ("handoffs of a child", told(own.handoffs(of_child).await)),
-        ("proposals", told(own.proposals(theirs.handoff_id).await)),
+        ("a run", render_result(own.run(run_id).await)),
+        ("a run that waits", render_result(own.run(theirs.queued_id).await)),
+        (
+            "a prefix of a run",
+            render_result(own.runs_by_prefix(&run_id.to_string(), &OwnerScope::Everyone).await),
+        ),
+        ("a list of runs", render_result(own.runs(runs).await)),
+        ("what a run was asked for", render_result(own.run_requests(&[run_id]).await)),
+        ("what was noted of a run", render_result(own.run_metadata(&[run_id]).await)),
+        ("the newest run", render_result(own.newest_run(thread_id).await)),
+        ("queued runs", render_result(own.queued_runs(Some(thread_id)).await)),
+        ("active runs", render_result(own.active_runs(Some(thread_id)).await)),
+        ("the events of a run", render_result(own.run_events(thread_id, run_id, 0, 9).await)),
+        ("feedback", render_result(own.feedback(thread_id, &[run_id], RunFeedback::LOCAL_USER).await)),
+        ("unfinished checkpoints", render_result(unfinished)),
+        ("a handoff", render_result(own.handoff(theirs.handoff_id).await)),
+        ("handoffs of a parent", render_result(own.handoffs(of_parent).await)),
+        ("handoffs of a child", render_result(own.handoffs(of_child).await)),
+        ("proposals", render_result(own.proposals(theirs.handoff_id).await)),
     ]
 }
 
-async fn of_memory(own: &Scoped, theirs: &Belongings) -> Vec<(&'static str, String)> {
+async fn memory_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, String)> {
     let agent_id = theirs.assistant_id.clone();
     let summaries = SummaryQuery { agent_id: agent_id.clone(), except_thread: None, offset: 0, limit: 9 };
     let words = vec![theirs.word.clone()];
@@ -97,43 +101,43 @@ async fn of_memory(own: &Scoped, theirs: &Belongings) -> Vec<(&'static str, Stri
         limit: 9,
         ..SearchQuery::default()
     };
-    let threads = vec![ThreadPart { thread_id: theirs.thread_id, before: None }];
+    let threads = vec![ThreadPrefix { thread_id: theirs.thread_id, before: None }];
     let agents = ["agents".to_owned(), agent_id.to_string(), "notes".to_owned()];
     let rank = RankQuery { threads, words: words.clone(), limit: 9 };
     vec![
-        ("a search", told(own.search(search(None, None)).await)),
-        ("a search of a thread", told(own.search(search(Some(theirs.thread_id), None)).await)),
-        ("a search of an assistant", told(own.search(search(None, Some(agent_id.clone()))).await)),
-        ("a ranking", told(own.rank(rank).await)),
-        ("turns", told(own.turns(TurnQuery::of(agent_id.clone())).await)),
-        ("summaries", told(own.summaries(summaries).await)),
-        ("counts", told(own.memory_counts(&agent_id).await)),
-        ("an item", told(own.item(&agents, "heron").await)),
+        ("a search", render_result(own.search(search(None, None)).await)),
+        ("a search of a thread", render_result(own.search(search(Some(theirs.thread_id), None)).await)),
+        ("a search of an assistant", render_result(own.search(search(None, Some(agent_id.clone()))).await)),
+        ("a ranking", render_result(own.rank_messages(rank).await)),
+        ("turns", render_result(own.turns(TurnQuery::for_agent(agent_id.clone())).await)),
+        ("summaries", render_result(own.summaries(summaries).await)),
+        ("counts", render_result(own.memory_counts(&agent_id).await)),
+        ("an item", render_result(own.item(&agents, "heron").await)),
     ]
 }
 
 /// The answers to questions about what everybody has under the same name, or asks about without a name: each is the asker's
 /// own, or nothing.
-pub async fn by_name(own: &Scoped) -> Vec<(&'static str, String)> {
+pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
     let items = ItemQuery { limit: 9, ..ItemQuery::default() };
     let namespaces = NamespaceQuery { limit: 9, ..NamespaceQuery::default() };
-    let unclaimed = Unclaimed { now: Timestamp::UNIX_EPOCH, gone: Vec::new(), limit: 9 };
+    let unclaimed = UnclaimedRunsQuery { now: Timestamp::UNIX_EPOCH, dead_owners: Vec::new(), limit: 9 };
     vec![
-        ("the outbox", told(own.outbox(OutboxQuery::of("kind", 10)).await)),
-        ("an import", told(own.import_source("session").await)),
-        ("runs that nobody works on", told(own.unclaimed(unclaimed).await)),
-        ("items", told(own.items(items).await)),
-        ("namespaces", told(own.namespaces(namespaces).await)),
-        ("all keys", told(own.keys().await)),
-        ("how much waits in the outbox", told(own.outbox_waiting("kind", None).await)),
-        ("an item of the outbox", told(own.outbox_item("kind", "key").await)),
-        ("a key that is not there", told(own.key("none").await)),
+        ("the outbox", render_result(own.outbox(OutboxQuery::for_kind("kind", 10)).await)),
+        ("an import", render_result(own.import_source("session").await)),
+        ("runs that nobody works on", render_result(own.unclaimed_runs(unclaimed).await)),
+        ("items", render_result(own.items(items).await)),
+        ("namespaces", render_result(own.namespaces(namespaces).await)),
+        ("all keys", render_result(own.api_keys().await)),
+        ("how much waits in the outbox", render_result(own.outbox_backlog("kind", None).await)),
+        ("an item of the outbox", render_result(own.outbox_item("kind", "key").await)),
+        ("a key that is not there", render_result(own.api_key("none").await)),
     ]
 }
 
 /// Returns the methods of the trait that nobody is asked here; what they do is asked elsewhere, or the same for everybody.
-pub fn unasked() -> Vec<&'static str> {
-    const ELSEWHERE: [&str; 5] = ["commit", "index", "health", "replicas", "clock"];
+pub fn uncovered_methods() -> Vec<&'static str> {
+    const EXEMPT_METHODS: [&str; 5] = ["commit", "update_search_index", "health", "replicas", "current_time"];
     let store = include_str!("../../../../../src/store.rs");
     let store = &store[store.find("pub trait Store").unwrap()..];
     let methods = store.split("async fn ").skip(1).filter_map(|method| method.split('(').next());
@@ -141,5 +145,5 @@ pub fn unasked() -> Vec<&'static str> {
     let is_asked = |method: &&str| {
         here.contains(&format!("own.{method}(")) || here.contains(&format!("own\n        .{method}("))
     };
-    methods.filter(|method| !ELSEWHERE.contains(method) && !is_asked(method)).collect()
+    methods.filter(|method| !EXEMPT_METHODS.contains(method) && !is_asked(method)).collect()
 }

@@ -3,27 +3,27 @@
 use std::collections::BTreeSet;
 
 use journal::{
-    Committed, Error, HandoffPatch, ImportSource, OutboxItem, Planned, Result, RunPatch, ThreadPatch,
-    Transfer, Write,
+    CommitReceipt, Error, HandoffPatch, ImportSource, OutboxItem, Result, RunPatch, ThreadPatch,
+    ThreadVersion, TurnSummarization, Write,
 };
 use protocol::{Decision, Decisions, HandoffStatus, Rating, Run, RunStatus, SummaryId, Thread, ThreadStatus};
 use serde_json::json;
 
-use super::belongings::{Belongings, artifact, item, key};
+use super::owned_rows::{OwnedRows, artifact, item, key};
 use crate::conformance::fixtures::{at, checkpoint, feedback, human, thread};
 
 /// How many kinds of write there are.
 pub const KINDS: usize = 38;
 
 /// Writes that would change what is theirs.
-pub fn all(theirs: &Belongings) -> Vec<Write> {
-    let mut writes = to_threads(theirs);
-    writes.extend(to_runs(theirs));
-    writes.extend(to_memory(theirs));
+pub fn all_writes(theirs: &OwnedRows) -> Vec<Write> {
+    let mut writes = thread_writes(theirs);
+    writes.extend(run_writes(theirs));
+    writes.extend(memory_writes(theirs));
     writes
 }
 
-fn to_threads(theirs: &Belongings) -> Vec<Write> {
+fn thread_writes(theirs: &OwnedRows) -> Vec<Write> {
     let thread_id = theirs.thread_id;
     let patch = ThreadPatch { status: Some(ThreadStatus::Error), ..ThreadPatch::default() };
     vec![
@@ -37,17 +37,17 @@ fn to_threads(theirs: &Belongings) -> Vec<Write> {
         Write::PutArtifact(artifact(thread_id, "somebody")),
         Write::ExpectCheckpoint { thread_id, checkpoint_id: Some(theirs.checkpoint_id) },
         Write::ExpectCheckpoint { thread_id, checkpoint_id: None },
-        Write::ExpectContext(Planned { thread_id, last_seq: 9 }),
+        Write::ExpectUnchangedContext(ThreadVersion { thread_id, last_seq: 9 }),
         Write::PutFeedback(feedback(&theirs.run, Rating::Down, 2)),
         Write::RemoveFeedback {
             thread_id,
             run_id: theirs.run_id,
-            user_id: protocol::RunFeedback::LOCAL.to_owned(),
+            user_id: protocol::RunFeedback::LOCAL_USER.to_owned(),
         },
     ]
 }
 
-fn to_runs(theirs: &Belongings) -> Vec<Write> {
+fn run_writes(theirs: &OwnedRows) -> Vec<Write> {
     let (thread_id, run_id) = (theirs.thread_id, theirs.run_id);
     let ended = RunPatch { status: Some(RunStatus::Cancelled), ..RunPatch::default() };
     let approval = Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] };
@@ -60,16 +60,16 @@ fn to_runs(theirs: &Belongings) -> Vec<Write> {
         Write::AdmitRun(theirs.run.clone()),
         Write::BeginRun(theirs.run.clone()),
         Write::PutRunRequest { run_id, thread_id, request: Box::default() },
-        Write::ForgetRun { run_id: theirs.queued_id },
+        Write::DeleteRun { run_id: theirs.queued_id },
         Write::UpdateRun { run_id, patch: ended },
         Write::ReclaimRun { run_id, owner: "two".to_owned(), now: at(999), lease_until: at(1_000) },
         Write::PutCheckpoint(checkpoint(&theirs.run, 9)),
         Write::RaiseInterrupt(interrupt),
         Write::ResolveInterrupt { interrupt_id: theirs.interrupt_id, decisions: Some(approval), at: at(2) },
-        Write::ExpectPending { interrupt_id: theirs.interrupt_id },
+        Write::ExpectPendingInterrupt { interrupt_id: theirs.interrupt_id },
         Write::RestoreCheckpoint { thread_id, run_id },
         Write::CreateHandoff(theirs.handoff.clone()),
-        Write::MoveHandoff {
+        Write::TransitionHandoff {
             handoff_id: theirs.handoff_id,
             from: HandoffStatus::Requested,
             to: HandoffStatus::Declined,
@@ -77,11 +77,11 @@ fn to_runs(theirs: &Belongings) -> Vec<Write> {
             at: at(2),
         },
         Write::PutProposal(protocol::Proposal { iteration: 1, ..theirs.proposal.clone() }),
-        Write::ForgetHandoff { handoff_id: theirs.handoff_id },
+        Write::DeleteHandoff { handoff_id: theirs.handoff_id },
     ]
 }
 
-fn to_memory(theirs: &Belongings) -> Vec<Write> {
+fn memory_writes(theirs: &OwnedRows) -> Vec<Write> {
     let (thread_id, user_id) = (theirs.thread_id, "somebody".parse().unwrap());
     let summary = protocol::MediumTermSummary {
         id: SummaryId::generate(),
@@ -89,7 +89,7 @@ fn to_memory(theirs: &Belongings) -> Vec<Write> {
         turn_range_end: 2,
         ..theirs.summary.clone()
     };
-    let threads = vec![Planned { thread_id, last_seq: 99 }];
+    let thread_versions = vec![ThreadVersion { thread_id, last_seq: 99 }];
     let source = ImportSource {
         source_key: "session".to_owned(),
         thread_id,
@@ -105,15 +105,20 @@ fn to_memory(theirs: &Belongings) -> Vec<Write> {
         created_at: at(2),
     };
     vec![
-        Write::TransferTurns(Transfer { summary, thread_id: Some(thread_id), turns: 1, threads }),
+        Write::SummarizeTurns(TurnSummarization {
+            summary,
+            thread_id: Some(thread_id),
+            turns: 1,
+            thread_versions,
+        }),
         Write::RestoreTurns { summary_ids: vec![theirs.summary_id], scope: None },
         Write::PutItem(item(("grebes", "k"), "somebody")),
         Write::DeleteItem { namespace: vec!["grebes".to_owned()], key: "k".to_owned() },
-        Write::PutKey(key(theirs, user_id)),
-        Write::RevokeKey { key_id: theirs.key_id.clone(), at: at(2) },
-        Write::Enqueue(due.clone()),
-        Write::ChangeQueued { payload: due.payload.clone(), attempts: due.attempts, was: due },
-        Write::Dequeue { kind: "kind".to_owned(), key: "other".to_owned(), created_at: None },
+        Write::PutApiKey(key(theirs, user_id)),
+        Write::RevokeApiKey { key_id: theirs.key_id.clone(), at: at(2) },
+        Write::PutOutboxItem(due.clone()),
+        Write::UpdateOutboxItem { payload: due.payload.clone(), attempts: due.attempts, expected: due },
+        Write::RemoveOutboxItem { kind: "kind".to_owned(), key: "other".to_owned(), created_at: None },
         Write::PutImport { source, expected: None },
     ]
 }
@@ -129,37 +134,37 @@ fn kind(write: &Write) -> usize {
         Write::CopyEvents { .. } => 5,
         Write::PutArtifact(_) => 6,
         Write::ExpectCheckpoint { .. } => 7,
-        Write::ExpectContext(_) => 8,
+        Write::ExpectUnchangedContext(_) => 8,
         Write::QueueRun(_) => 9,
         Write::AdmitRun(_) => 10,
         Write::PutRunRequest { .. } => 11,
-        Write::ForgetRun { .. } => 12,
+        Write::DeleteRun { .. } => 12,
         Write::UpdateRun { .. } => 13,
         Write::ReclaimRun { .. } => 14,
         Write::PutCheckpoint(_) => 15,
         Write::RaiseInterrupt(_) => 16,
         Write::ResolveInterrupt { .. } => 17,
         Write::CreateHandoff(_) => 18,
-        Write::MoveHandoff { .. } => 19,
+        Write::TransitionHandoff { .. } => 19,
         Write::PutProposal(_) => 20,
-        Write::ForgetHandoff { .. } => 21,
+        Write::DeleteHandoff { .. } => 21,
         Write::PutFeedback(_) => 22,
         Write::RemoveFeedback { .. } => 23,
-        Write::TransferTurns(_) => 24,
+        Write::SummarizeTurns(_) => 24,
         Write::RestoreTurns { .. } => 25,
         Write::PutItem(_) => 26,
         Write::DeleteItem { .. } => 27,
-        Write::PutKey(_) => 28,
-        Write::RevokeKey { .. } => 29,
-        Write::Enqueue(_) => 30,
-        Write::Dequeue { .. } => 31,
+        Write::PutApiKey(_) => 28,
+        Write::RevokeApiKey { .. } => 29,
+        Write::PutOutboxItem(_) => 30,
+        Write::RemoveOutboxItem { .. } => 31,
         Write::PutImport { .. } => 32,
-        Write::ChangeQueued { .. } => 33,
+        Write::UpdateOutboxItem { .. } => 33,
         Write::SettleThread { .. } => 34,
-        Write::ExpectPending { .. } => 35,
+        Write::ExpectPendingInterrupt { .. } => 35,
         Write::BeginRun(_) => 36,
         Write::RestoreCheckpoint { .. } => 37,
-        Write::Announce { .. } => 38,
+        Write::RecordHeartbeat { .. } => 38,
         Write::ReleaseRuns { .. } => 39,
         Write::ClaimRuns(_) => 40,
     }
@@ -170,11 +175,11 @@ pub fn kinds(writes: &[Write]) -> BTreeSet<usize> {
 }
 
 /// Returns what a caller can tell from the outcome, whatever ids it is about.
-pub fn told(outcome: &Result<Committed>) -> String {
+pub fn render_outcome(outcome: &Result<CommitReceipt>) -> String {
     match outcome {
         Ok(_) => "done".to_owned(),
         Err(Error::NotFound { what, .. }) => format!("no {what}"),
-        Err(Error::Differs { what, .. }) => format!("another {what}"),
+        Err(Error::Conflict { what, .. }) => format!("another {what}"),
         Err(other) => format!("{other:?}"),
     }
 }
@@ -186,5 +191,5 @@ pub const fn is_new(write: &Write) -> bool {
 
 /// Whether the write is about keys, which the person at the machine gives to others.
 pub const fn is_of_key(write: &Write) -> bool {
-    matches!(write, Write::PutKey(_) | Write::RevokeKey { .. })
+    matches!(write, Write::PutApiKey(_) | Write::RevokeApiKey { .. })
 }

@@ -1,0 +1,192 @@
+//! Queries about handoffs: lists, one handoff with all its proposals, and the search by a part of an id. They
+//! change nothing.
+
+use std::collections::BTreeMap;
+
+use journal::HandoffFilter;
+use protocol::{Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId, Proposal, ThreadId};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{PendingHandoff, ProposalPresentation};
+use crate::agent::services::HandoffService;
+use crate::{HandoffError, Result};
+
+/// An entry in a list of handoffs.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListedHandoff {
+    /// The handoff.
+    pub handoff: Handoff,
+    /// The title of its newest proposal; `None` while the first one is drafted.
+    pub title: Option<String>,
+    /// The name of its parent thread, or else the thread's first prompt.
+    pub thread_name: Option<String>,
+}
+
+/// A handoff with all its proposals.
+#[derive(Debug, Clone, Serialize)]
+pub struct HandoffReview {
+    /// The handoff.
+    pub handoff: Handoff,
+    /// The proposals, in the order of iterations.
+    pub proposals: Vec<Proposal>,
+    /// The pending decision; `None` if the handoff is not pending.
+    pub pending: Option<PendingHandoff>,
+}
+
+impl HandoffService<'_> {
+    /// Returns the handoffs that are being drafted or await a decision, in all threads, newest first.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    pub async fn undecided(self) -> Result<Vec<ListedHandoff>> {
+        let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
+        self.list(None, &pending.collect::<Vec<_>>(), usize::MAX).await
+    }
+
+    /// Returns up to `limit` handoffs with one of `statuses`, of one thread or of all, newest first. A
+    /// handoff past its time limit counts as expired, even if it has not been expired yet.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    /// When the journal fails.
+    pub async fn list(
+        self,
+        thread_id: Option<ThreadId>,
+        statuses: &[HandoffStatus],
+        limit: usize,
+    ) -> Result<Vec<ListedHandoff>> {
+        let mut queried = statuses.to_vec();
+        if statuses.contains(&HandoffStatus::Expired) {
+            let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
+            queried.extend(pending.filter(|status| !statuses.contains(status)));
+        }
+        // If both or neither of the two statuses are requested, age does not change which handoffs match, so
+        // that the query itself can have the limit.
+        let depends_on_age =
+            statuses.contains(&HandoffStatus::Expired) != statuses.contains(&HandoffStatus::AwaitingDecision);
+        let filter = HandoffFilter {
+            parent_thread_id: thread_id,
+            statuses: queried,
+            limit: (!depends_on_age).then_some(limit),
+            ..HandoffFilter::default()
+        };
+        let mut listed = Vec::new();
+        for mut handoff in self.agent.store.handoffs(filter).await? {
+            if self.is_past_expiry(&handoff) {
+                handoff.status = HandoffStatus::Expired;
+            }
+            if !statuses.contains(&handoff.status) {
+                continue;
+            }
+            if listed.len() == limit {
+                break;
+            }
+            listed.push(self.list_entry(handoff).await?);
+        }
+        Ok(listed)
+    }
+
+    /// Returns the handoffs that are being drafted or await a decision, by their parent threads.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    pub async fn pending_by_thread(self) -> Result<BTreeMap<ThreadId, HandoffId>> {
+        let statuses = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect();
+        let pending =
+            self.agent.store.handoffs(HandoffFilter { statuses, ..HandoffFilter::default() }).await?;
+        let pending = pending.into_iter().filter(|handoff| !self.is_past_expiry(handoff));
+        Ok(pending.map(|handoff| (handoff.parent_thread_id, handoff.handoff_id)).collect())
+    }
+
+    /// Returns the list entry of a handoff.
+    async fn list_entry(self, handoff: Handoff) -> Result<ListedHandoff> {
+        let newest = self.agent.store.proposals(handoff.handoff_id).await?.pop();
+        let thread = self.agent.store.thread(handoff.parent_thread_id).await?;
+        Ok(ListedHandoff {
+            title: newest.map(|proposal| proposal.summary_json.title),
+            thread_name: thread.and_then(|thread| thread.name.or(thread.first_prompt)),
+            handoff,
+        })
+    }
+
+    /// Finds the handoff with that id, with the only id that begins with the text, or of the interrupt with
+    /// that id.
+    ///
+    /// # Errors
+    /// [`HandoffError::Unknown`] if there is none, [`HandoffError::Ambiguous`] if several ids begin with the
+    /// text, and [`HandoffError::NotAHandoff`] for an interrupt that is not the question of a handoff.
+    pub async fn find(self, text: &str) -> Result<Handoff> {
+        if let Ok(interrupt_id) = text.parse::<InterruptId>()
+            && let Some(interrupt) = self.agent.store.interrupt(interrupt_id).await?
+        {
+            let handoff_id = handoff_id_of(&interrupt).ok_or(HandoffError::NotAHandoff(interrupt_id))?;
+            return self.get(handoff_id).await;
+        }
+        if let Ok(handoff_id) = text.parse::<HandoffId>() {
+            return self.get(handoff_id).await;
+        }
+        let mut matches = self.handoffs_by_prefix(text).await?;
+        if matches.len() > 1 {
+            let matches = matches.iter().map(|handoff| handoff.handoff_id).collect();
+            return Err(HandoffError::Ambiguous { prefix: text.to_owned(), matches }.into());
+        }
+        Ok(matches.pop().ok_or_else(|| HandoffError::Unknown(text.to_owned()))?)
+    }
+
+    /// Returns the handoffs whose ids begin with `prefix`, ignoring hyphens and case. An empty prefix matches
+    /// none. Reads all handoffs of the owner.
+    pub(crate) async fn handoffs_by_prefix(self, prefix: &str) -> Result<Vec<Handoff>> {
+        let normalize = |id: &str| id.replace('-', "").to_ascii_lowercase();
+        let prefix = normalize(prefix.trim());
+        if prefix.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all = self.agent.store.handoffs(HandoffFilter::default()).await?;
+        let has_prefix = |handoff: &Handoff| normalize(&handoff.handoff_id.to_string()).starts_with(&prefix);
+        Ok(all.into_iter().filter(has_prefix).collect())
+    }
+
+    /// Finds a handoff of the thread as [`HandoffService::find`] does.
+    ///
+    /// # Errors
+    /// Fails as [`HandoffService::find`] does, and with [`HandoffError::OtherThread`] if the handoff belongs
+    /// to another thread.
+    pub async fn find_in_thread(self, text: &str, thread_id: ThreadId) -> Result<Handoff> {
+        let handoff = self.find(text).await?;
+        match handoff.parent_thread_id {
+            parent if parent == thread_id => Ok(handoff),
+            parent_thread_id => {
+                let handoff_id = handoff.handoff_id;
+                Err(HandoffError::OtherThread { handoff_id, thread_id, parent_thread_id }.into())
+            }
+        }
+    }
+
+    /// Returns a handoff with all its proposals.
+    ///
+    /// # Errors
+    /// [`HandoffError::Unknown`] if it does not exist.
+    pub async fn review(self, handoff_id: HandoffId) -> Result<HandoffReview> {
+        let mut handoff = self.get(handoff_id).await?;
+        let is_expired = self.is_past_expiry(&handoff);
+        if is_expired {
+            // Only the status in the result changes. The handoff itself is expired by the next decision.
+            handoff.status = HandoffStatus::Expired;
+        }
+        let proposals = self.agent.store.proposals(handoff_id).await?;
+        let pending = match self.handoff_interrupt(&handoff).await?.filter(|_| !is_expired) {
+            Some(interrupt) => {
+                Some(self.pending_handoff(handoff.clone(), interrupt, ProposalPresentation::Repeated).await?)
+            }
+            None => None,
+        };
+        Ok(HandoffReview { handoff, proposals, pending })
+    }
+}
+
+/// Returns the handoff that an interrupt belongs to; `None` if it is not the question of a handoff.
+pub(crate) fn handoff_id_of(interrupt: &Interrupt) -> Option<HandoffId> {
+    let mut requests = interrupt.payload.action_requests.iter();
+    requests.find_map(|request| request.args.get("handoff_id").and_then(Value::as_str)?.parse().ok())
+}

@@ -1,0 +1,94 @@
+//! Facts that are carried over, as a model reads them: what was asked for last, tasks, files, errors.
+
+use model::tokens::truncate_graphemes;
+use model::untrusted_text;
+use protocol::{CarryOver, TodoStatus};
+
+/// Entries of each sort.
+const ENTRIES_MAX: usize = 12;
+/// Graphemes of one entry, and of the last request.
+const ENTRY_GRAPHEMES_MAX: usize = 200;
+const REQUEST_GRAPHEMES_MAX: usize = 2_000;
+/// Hex digits that tell two states of a file apart.
+const HASH_DIGITS: usize = 8;
+
+/// Returns the facts, a line or a list each; empty when there are none. Whatever could be read as a tag is escaped.
+pub fn render_carry_over(carry: &CarryOver) -> String {
+    let todos = carry.todos.iter().map(|todo| {
+        let mark = match todo.status {
+            TodoStatus::Completed => "done",
+            TodoStatus::InProgress => "begun",
+            TodoStatus::Pending => "open",
+        };
+        format!("[{mark}] {}", todo.text)
+    });
+    let referenced = carry.referenced_files.iter().map(|file| match (&file.sha256, file.exists) {
+        (Some(hash), _) => format!("{} (sha256 {})", file.path, &hash[..hash.len().min(HASH_DIGITS)]),
+        (None, true) => format!("{} (there)", file.path),
+        (None, false) => format!("{} (missing)", file.path),
+    });
+    let mut lines = Vec::new();
+    lines.extend(carry.last_user_request.as_deref().map(|request| render_last_request(request, carry)));
+    lines.extend(render_list("Tasks", todos.collect()));
+    lines.extend(render_list("Files changed", carry.files_modified.clone()));
+    lines.extend(render_list("Files read", carry.files_read.clone()));
+    lines.extend(render_list("Commands", carry.commands.clone()));
+    lines.extend(render_list("Errors that nothing after them resolved", carry.errors.clone()));
+    lines.extend(render_list("Skills in use", carry.skills.clone()));
+    lines.extend(render_list("Given to other agents", carry.delegations.clone()));
+    lines.extend(render_list("Files for the goal, as they were", referenced.collect()));
+    untrusted_text::neutralize(&lines.join("\n"))
+}
+
+fn render_last_request(request: &str, carry: &CarryOver) -> String {
+    let how = match carry.last_request_answered {
+        Some(true) => " (answered; not to be done again)",
+        Some(false) => " (not answered yet)",
+        None => "",
+    };
+    format!("The user's last request there{how}: {}", to_truncated_line(request, REQUEST_GRAPHEMES_MAX))
+}
+
+fn render_list(label: &str, entries: Vec<String>) -> Option<String> {
+    if entries.is_empty() {
+        return None;
+    }
+    let shown = entries.iter().take(ENTRIES_MAX).map(|entry| to_truncated_line(entry, ENTRY_GRAPHEMES_MAX));
+    let mut text = format!("{label} ({}):", entries.len());
+    shown.for_each(|entry| {
+        text.push_str("\n- ");
+        text.push_str(&entry);
+    });
+    if entries.len() > ENTRIES_MAX {
+        text.push_str(&format!("\n- and {} more", entries.len() - ENTRIES_MAX));
+    }
+    Some(text)
+}
+
+/// Returns the text on one line, shortened where it is longer.
+fn to_truncated_line(text: &str, graphemes_max: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let kept = truncate_graphemes(&line, graphemes_max);
+    if kept.len() < line.len() { format!("{kept}…") } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{ReferencedFile, TodoItem};
+
+    use super::*;
+
+    #[test]
+    fn m7_l7_the_facts_are_told_with_what_became_of_the_last_request() {
+        let carry = CarryOver {
+            last_user_request: Some("add a test\nfor one row </carried_over>".to_owned()),
+            last_request_answered: Some(false),
+            todos: vec![TodoItem { text: "the test".to_owned(), status: TodoStatus::Pending }],
+            files_modified: (0..14).map(|at| format!("src/{at}.rs")).collect(),
+            referenced_files: vec![ReferencedFile { path: "a.rs".to_owned(), exists: false, sha256: None }],
+            ..CarryOver::default()
+        };
+        insta::assert_snapshot!(render_carry_over(&carry));
+        assert_eq!(render_carry_over(&CarryOver::default()), "");
+    }
+}

@@ -1,0 +1,362 @@
+//! A cache of thread scans between drafts, so that another draft reads only the new events and not the whole thread.
+//!
+//! The journal stays the source of truth: a cached scan is used only if the journal still has the event at which it ended.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use protocol::{CarryOver, Coverage, HandoffSummary, Seq, ThreadId};
+use runtime::StepFailure;
+
+use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
+use crate::summary::coverage::CoverageClass;
+use crate::summary::ground::{GroundingCheck, NamePattern};
+use crate::summary::offline_summary::{OfflineSummary, build_offline_summary};
+use crate::summary::select::{TranscriptSelection, TranscriptSelector};
+use facts::GoalMatcher;
+use facts::TranscriptItem;
+use facts::formatting::to_single_line;
+use facts::{ConversationFacts, FactCollector};
+
+/// The maximum number of cached threads.
+const CACHED_SCANS_MAX: usize = 8;
+/// The maximum size of all cached scans together, in bytes. The newest scan is kept whatever its size.
+const CACHED_SCAN_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The assumed size of the facts of one thread in bytes: an upper bound of the usual size.
+const FACTS_BYTES: usize = 1024 * 1024;
+/// The minimum number of tokens of events that a scan retains, so that a redraft by a model with a larger window can use
+/// the same scan.
+const SCAN_TOKENS_MIN: u64 = 48_000;
+
+/// A cache of the scans of the threads that were drafted last. All drafts of a process share one.
+#[derive(Debug, Default)]
+pub struct ThreadScanCache {
+    /// The scans, least recently used first.
+    entries: Mutex<Vec<Arc<ThreadScan>>>,
+}
+
+/// The parameters of a scan.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ScanRequest<'a> {
+    /// The number of newest messages to cover; `None` covers the whole thread.
+    pub(crate) messages: Option<u64>,
+    /// The purpose of the child thread, redacted.
+    pub(crate) goal: Option<&'a str>,
+    /// The maximum budget of a later selection, in tokens.
+    pub(crate) tokens_max: u64,
+}
+
+/// The result of reading a thread up to `end`.
+#[derive(Debug, Clone)]
+struct ThreadScan {
+    /// The thread.
+    thread_id: ThreadId,
+    /// The largest selection budget that this scan can serve, in tokens.
+    tokens_max: u64,
+    /// The collector of the facts.
+    ledger: FactCollector,
+    /// The collector of the events to select from.
+    selector: TranscriptSelector,
+    /// The facts; computed once after the last event.
+    facts: OnceLock<ConversationFacts>,
+    /// The last selection with its budget in tokens. A refinement uses the same one again.
+    selection: OnceLock<(u64, TranscriptSelection)>,
+    /// The last offline summary with its budget in tokens.
+    offline_summary: OnceLock<(u64, OfflineSummary)>,
+    /// The end of the conversation; `None` when the thread has none.
+    end: Option<ConversationEnd>,
+    /// The names in drafts that the thread does not contain. Copies of a scan share them, which is correct because the
+    /// value itself says up to which event the thread was searched.
+    missing_names: Arc<Mutex<Option<MissingNames>>>,
+}
+
+/// Names that a search of the whole thread up to `end` has not found.
+#[derive(Debug, Clone)]
+struct MissingNames {
+    /// The names.
+    names: Vec<NamePattern>,
+    /// The last event that was searched.
+    end: ConversationEnd,
+}
+
+/// The scan of the part of a thread that a handoff covers.
+pub(crate) struct WindowScan {
+    /// The scan.
+    scan: Arc<ThreadScan>,
+    /// The number of newest messages that are covered; `None` for the whole thread.
+    messages: Option<u64>,
+}
+
+impl ThreadScanCache {
+    /// Returns the scan of the thread and reads only events that no cached scan covers.
+    ///
+    /// A scan of the newest messages is not cached, because its beginning moves with every message. The future may be
+    /// dropped at any time; the cached scan it had taken is lost then, which only costs time.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub(crate) async fn scan_thread(
+        &self,
+        thread: ThreadSource<'_>,
+        request: ScanRequest<'_>,
+    ) -> Result<WindowScan, StepFailure> {
+        let messages = request.messages;
+        if messages.is_some() {
+            let scan = Arc::new(ThreadScan::scan_window(thread, request).await?);
+            return Ok(WindowScan { scan, messages });
+        }
+        let cached = match self.take_cached(thread.thread_id, request) {
+            Some(cached) => ThreadScan::scan_new_events(cached, thread).await?,
+            None => None,
+        };
+        let scan = match cached {
+            Some(scan) => scan,
+            None => Arc::new(ThreadScan::scan_window(thread, request).await?),
+        };
+        if scan.end.is_some() {
+            self.insert_cached(Arc::clone(&scan));
+        }
+        Ok(WindowScan { scan, messages })
+    }
+
+    /// Removes and returns the cached scan that can serve the request.
+    fn take_cached(&self, thread_id: ThreadId, request: ScanRequest<'_>) -> Option<Arc<ThreadScan>> {
+        let mut entries = self.entries.lock();
+        let can_serve = |scan: &Arc<ThreadScan>| {
+            let goal = scan.selector.goal().map(GoalMatcher::text);
+            scan.thread_id == thread_id && goal == request.goal && scan.tokens_max >= request.tokens_max
+        };
+        let index = entries.iter().position(can_serve)?;
+        Some(entries.remove(index))
+    }
+
+    /// Adds a scan as the most recently used one and evicts the oldest ones above the limits.
+    fn insert_cached(&self, newest: Arc<ThreadScan>) {
+        let mut entries = self.entries.lock();
+        entries.push(newest);
+        let bytes =
+            |entries: &[Arc<ThreadScan>]| entries.iter().map(|scan| scan.size_in_bytes()).sum::<usize>();
+        while entries.len() > CACHED_SCANS_MAX || entries.len() > 1 && bytes(&entries) > CACHED_SCAN_BYTES_MAX
+        {
+            entries.remove(0);
+        }
+    }
+}
+
+impl ThreadScan {
+    /// Returns a scan that has read nothing.
+    fn new(thread_id: ThreadId, request: ScanRequest<'_>) -> Self {
+        let goal = request.goal.map(|goal| Arc::new(GoalMatcher::new(goal)));
+        let tokens_max = request.tokens_max.max(SCAN_TOKENS_MIN);
+        Self {
+            thread_id,
+            tokens_max,
+            ledger: FactCollector::with_goal(goal.clone()),
+            selector: TranscriptSelector::new(tokens_max, goal),
+            facts: OnceLock::new(),
+            selection: OnceLock::new(),
+            offline_summary: OnceLock::new(),
+            end: None,
+            missing_names: Arc::default(),
+        }
+    }
+
+    /// Reads the requested window from its beginning.
+    async fn scan_window(thread: ThreadSource<'_>, request: ScanRequest<'_>) -> Result<Self, StepFailure> {
+        let window = HandoffWindow::open(thread, request.messages).await?;
+        let mut scan = Self::new(thread.thread_id, request);
+        scan.end = window.visit_events(thread, "read the thread", &mut scan).await?;
+        Ok(scan)
+    }
+
+    /// Reads the events after the end of `cached`; `None` when the thread was rewound to a point before that end.
+    async fn scan_new_events(
+        mut cached: Arc<Self>,
+        thread: ThreadSource<'_>,
+    ) -> Result<Option<Arc<Self>>, StepFailure> {
+        let Some(end) = cached.end else { return Ok(None) };
+        let Some(newest) = visit_new_events(thread, end, &mut CopyOnWriteScan(&mut cached)).await? else {
+            return Ok(None);
+        };
+        if newest != end {
+            Arc::make_mut(&mut cached).end = Some(newest);
+        }
+        Ok(Some(cached))
+    }
+
+    /// Returns the facts of all events read.
+    fn facts(&self) -> &ConversationFacts {
+        self.facts.get_or_init(|| self.ledger.finish())
+    }
+
+    /// Returns the approximate size of the scan in bytes.
+    fn size_in_bytes(&self) -> usize {
+        FACTS_BYTES + self.selector.size_in_bytes()
+    }
+}
+
+impl EventVisitor for ThreadScan {
+    fn visit(&mut self, item: &TranscriptItem) {
+        // A new event makes the values computed from the earlier ones stale.
+        self.facts.take();
+        self.selection.take();
+        self.offline_summary.take();
+        self.ledger.push(item);
+        self.selector.visit(item);
+    }
+
+    fn skip_to(&mut self, last: Seq, messages: u64) {
+        self.selector.skip_to(last, messages);
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// A scan that is copied before its first change if another draft still uses it.
+struct CopyOnWriteScan<'a>(&'a mut Arc<ThreadScan>);
+
+impl EventVisitor for CopyOnWriteScan<'_> {
+    fn visit(&mut self, item: &TranscriptItem) {
+        Arc::make_mut(self.0).visit(item);
+    }
+
+    fn skip_to(&mut self, last: Seq, messages: u64) {
+        Arc::make_mut(self.0).skip_to(last, messages);
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+impl EventVisitor for GroundingCheck {
+    fn visit(&mut self, item: &TranscriptItem) {
+        self.visit(item);
+    }
+
+    fn skip_to(&mut self, _: Seq, _: u64) {}
+
+    fn is_done(&self) -> bool {
+        self.is_done()
+    }
+}
+
+impl WindowScan {
+    /// Returns the facts that are carried over with every summary, whatever its text says.
+    pub(crate) fn carry_over(&self) -> CarryOver {
+        self.scan.facts().carry_over()
+    }
+
+    /// Returns the transcript selected for a model, within `tokens_max` tokens.
+    pub(crate) fn selection(&self, tokens_max: u64) -> TranscriptSelection {
+        let select = || self.scan.selector.select(self.scan.facts(), tokens_max);
+        match self.scan.selection.get_or_init(|| (tokens_max, select())) {
+            (budget, selection) if *budget == tokens_max => selection.clone(),
+            _ => select(),
+        }
+    }
+
+    /// Returns the offline summary of about `tokens_max` tokens, and its coverage: messages that it quotes count as
+    /// verbatim or truncated, all others as summarized, because their facts were collected.
+    pub(crate) fn offline_summary(&self, tokens_max: u64) -> (OfflineSummary, Coverage) {
+        let facts = self.scan.facts();
+        let build = || build_offline_summary(facts, self.scan.selector.goal(), tokens_max);
+        let summary = match self.scan.offline_summary.get_or_init(|| (tokens_max, build())) {
+            (budget, summary) if *budget == tokens_max => summary.clone(),
+            _ => build(),
+        };
+        let coverage = self.scan.selector.coverage().finish(quoted_messages(facts, &summary));
+        (summary, coverage)
+    }
+
+    /// Marks the items of `summary` as unverified that contain a name found neither in the covered events nor in
+    /// `user_texts`, which are the person's texts about the summary (goal and feedback).
+    ///
+    /// The selection and the facts in memory are searched first; the thread is read only when a name is still missing. A
+    /// path inside `workspace` may be written absolute or relative to it.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read. The marks of `summary` are unchanged then.
+    pub(crate) async fn ground_summary(
+        &self,
+        thread: ThreadSource<'_>,
+        summary: &mut HandoffSummary,
+        workspace: Option<&Path>,
+        user_texts: &[&str],
+    ) -> Result<(), StepFailure> {
+        let mut grounding = GroundingCheck::new(summary, workspace);
+        let goal = self.scan.selector.goal().map(GoalMatcher::text);
+        user_texts.iter().copied().chain(goal).for_each(|text| grounding.search_user_text(text));
+        if let Some((_, selection)) = self.scan.selection.get() {
+            grounding.search_selection(&selection.requests);
+            grounding.search_selection(&selection.events);
+        }
+        grounding.search_facts(self.scan.facts());
+        if !grounding.is_done() {
+            self.search_thread(thread, &mut grounding).await?;
+        }
+        grounding.mark_summary(summary);
+        Ok(())
+    }
+
+    /// Searches the thread for the missing names. If an earlier search has looked for all of them, only the events after
+    /// that search are read.
+    async fn search_thread(
+        &self,
+        thread: ThreadSource<'_>,
+        grounding: &mut GroundingCheck,
+    ) -> Result<(), StepFailure> {
+        if self.messages.is_some() {
+            let window = HandoffWindow::open(thread, self.messages).await?;
+            return window.visit_events(thread, "check the draft", grounding).await.map(drop);
+        }
+        let missing_names = || self.scan.missing_names.lock();
+        let known = missing_names().clone().filter(|missing| grounding.is_missing_only(&missing.names));
+        let end = match &known {
+            Some(known) => visit_new_events(thread, known.end, grounding).await?,
+            None => None,
+        };
+        let end = match end {
+            // The thread has no new events, so the stored list of missing names is still correct.
+            Some(end) if known.is_some_and(|known| known.end == end) => return Ok(()),
+            Some(end) => Some(end),
+            None => {
+                HandoffWindow::open(thread, None)
+                    .await?
+                    .visit_events(thread, "check the draft", grounding)
+                    .await?
+            }
+        };
+        if let Some(end) = end.filter(|_| !grounding.is_done()) {
+            *missing_names() = Some(MissingNames { names: grounding.missing_patterns(), end });
+        }
+        Ok(())
+    }
+}
+
+/// Returns the messages that the offline summary quotes, each as verbatim or truncated.
+fn quoted_messages(facts: &ConversationFacts, summary: &OfflineSummary) -> Vec<(Seq, CoverageClass)> {
+    let lists =
+        [&facts.requests, &facts.statements, &facts.requests_about_goal, &facts.statements_about_goal];
+    let quotes = facts.first_request.iter().chain(lists.into_iter().flatten());
+    let mut quoted: Vec<(Seq, CoverageClass)> = Vec::new();
+    for quote in quotes {
+        if !summary.body.iter().any(|item| item.refs.contains(&quote.seq)) {
+            continue;
+        }
+        let is_whole = || {
+            let text = to_single_line(&quote.text);
+            !quote.is_cut && summary.body.iter().any(|item| item.text.contains(&text))
+        };
+        quoted.push((quote.seq, if is_whole() { CoverageClass::Verbatim } else { CoverageClass::Truncated }));
+    }
+    quoted
+}
+
+#[cfg(test)]
+mod tests;

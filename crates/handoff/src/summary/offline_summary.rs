@@ -1,0 +1,283 @@
+//! The offline summary: a summary built from the facts of a thread without a model, within a token budget, the most needed
+//! facts first.
+//!
+//! Every name in it comes from the thread; only the labels and the fallback sentences are fixed texts.
+
+use model::tokens::{self, CHARS_PER_TOKEN};
+use protocol::{CarryOver, Seq, SummaryItem, SummaryItemKind, TodoStatus};
+
+use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::summary::render;
+use facts::GoalMatcher;
+use facts::formatting::{count_content_words, pluralize, strip_markdown, strip_tags, truncate_with_ellipsis};
+use facts::tool_use::head;
+use facts::{ConversationFacts, Quote};
+use section::{SECTIONS, SectionSource, ShownText, SummarySection};
+
+mod files;
+mod section;
+#[cfg(test)]
+mod tests;
+
+/// The maximum number of seqs that an item refers to.
+const REFS_MAX: usize = 12;
+/// The maximum length of the title, in grapheme clusters. A short title suffices, because the objective repeats it in full.
+const TITLE_GRAPHEMES: usize = 64;
+/// The number of bytes at the beginning of a request in which a sentence for the title is searched.
+const TITLE_BYTES_MAX: usize = 2_000;
+/// The number of content words below which a request is too short to be understood alone.
+pub(crate) const REQUEST_WEIGHT_MIN: usize = 6;
+
+/// An offline summary, without the fields that belong to a certain handoff.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfflineSummary {
+    /// The topic of the thread, or the goal.
+    pub title: String,
+    /// The state of the work, in one sentence.
+    pub tldr: String,
+    /// 3 to 6 items, at most one for each kind, in the order of the kinds.
+    pub body: Vec<SummaryItem>,
+    /// The facts that are carried over whatever the text says.
+    pub carry_over: CarryOver,
+}
+
+/// A line of an item, and the events it is based on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SummaryLine {
+    /// The text, without a bullet.
+    pub text: String,
+    /// The seqs of the events.
+    pub refs: Vec<Seq>,
+}
+
+/// Returns the offline summary of `facts`, for the child thread's `goal` if there is one, in about `tokens_max` tokens of
+/// Markdown.
+///
+/// The function never fails: there is a summary for any facts, even for an empty thread. A budget too small for any summary
+/// is exceeded; [`render::fit_summary`] then cuts as far as a valid summary allows.
+pub fn build_offline_summary(
+    facts: &ConversationFacts,
+    goal: Option<&GoalMatcher>,
+    tokens_max: u64,
+) -> OfflineSummary {
+    let title = title(facts, goal.map(GoalMatcher::text));
+    let tldr = tldr(facts);
+    let mut chars_max = usize::try_from(tokens_max.saturating_mul(CHARS_PER_TOKEN)).unwrap_or(usize::MAX);
+    let frame = render::render_markdown(&title, &tldr, &[]).chars().count() + headings_chars();
+    chars_max = chars_max.saturating_sub(frame);
+    let source = SectionSource { facts, goal, statements: &section::ranked_statements(facts, goal) };
+    loop {
+        let body = plan_body(&source, chars_max);
+        // The sections are planned in characters before escaping. If escapes make the text too long, the plan is repeated
+        // with fewer characters.
+        let fits = tokens::fits(&render::render_markdown(&title, &tldr, &body), tokens_max);
+        if fits || chars_max < 80 {
+            return OfflineSummary { title, tldr, body, carry_over: facts.carry_over() };
+        }
+        chars_max -= chars_max / 24 + 1;
+    }
+}
+
+/// Returns the number of characters of all headings.
+fn headings_chars() -> usize {
+    SummaryItemKind::ALL.into_iter().map(|kind| render::heading(kind).len() + "\n### \n".len()).sum()
+}
+
+/// Builds the sections within `chars_max` characters. A first pass gives each section its share; a second pass gives the
+/// characters that are left to sections that need more, the most needed first.
+fn plan_body(source: &SectionSource<'_>, chars_max: usize) -> Vec<SummaryItem> {
+    let mut used = Vec::with_capacity(SECTIONS.len());
+    let mut shown = ShownText::default();
+    for section in SECTIONS {
+        let share = chars_max * section.share_percent / 100;
+        let lines = build_section(section, source, share.min(section.chars_max), &shown);
+        shown.add_lines(&lines);
+        used.push(line_chars(&lines));
+    }
+    let mut remaining = chars_max.saturating_sub(used.iter().sum());
+    let mut shown = ShownText::default();
+    let mut sections: Vec<(SummaryItemKind, Vec<SummaryLine>)> = Vec::with_capacity(SECTIONS.len());
+    for (section, used) in SECTIONS.iter().zip(used) {
+        let lines =
+            build_section(section, source, (used + remaining).min(section.chars_max.max(used)), &shown);
+        remaining = (remaining + used).saturating_sub(line_chars(&lines));
+        shown.add_lines(&lines);
+        sections.push((section.kind_in(source.facts), lines));
+    }
+    build_items(source.facts, sections)
+}
+
+/// Builds the non-empty lines of a section.
+fn build_section(
+    section: &SummarySection,
+    source: &SectionSource<'_>,
+    chars_max: usize,
+    shown: &ShownText,
+) -> Vec<SummaryLine> {
+    let mut lines =
+        (section.build)(&section::SectionRequest { source, facts: source.facts, chars_max, shown });
+    lines.retain(|line| !line.text.is_empty());
+    lines
+}
+
+/// Returns the number of characters of the lines as bullets.
+fn line_chars(lines: &[SummaryLine]) -> usize {
+    lines.iter().map(|line| line.text.chars().count() + "- \n".len()).sum()
+}
+
+/// Combines the lines of each kind into one item. If fewer than [`BODY_ITEMS_MIN`] kinds have lines, fallback sentences are
+/// added.
+fn build_items(
+    facts: &ConversationFacts,
+    sections: Vec<(SummaryItemKind, Vec<SummaryLine>)>,
+) -> Vec<SummaryItem> {
+    let mut items: Vec<SummaryItem> = Vec::with_capacity(SummaryItemKind::ALL.len());
+    for kind in SummaryItemKind::ALL {
+        let lines: Vec<&SummaryLine> =
+            sections.iter().filter(|(own, _)| *own == kind).flat_map(|(_, lines)| lines).collect();
+        if lines.is_empty() {
+            continue;
+        }
+        let mut refs: Vec<Seq> =
+            lines.iter().flat_map(|line| line.refs.iter().copied()).filter(|seq| *seq > 0).collect();
+        refs.sort_unstable();
+        refs.dedup();
+        let excess = refs.len().saturating_sub(REFS_MAX);
+        refs.drain(..excess);
+        let text = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
+        items.push(SummaryItem { kind, text, refs, verified: true, unfound: Vec::new() });
+    }
+    for (kind, text) in fallbacks(facts) {
+        if items.len() >= BODY_ITEMS_MIN {
+            break;
+        }
+        if items.iter().all(|item| item.kind != kind) {
+            items.push(SummaryItem {
+                kind,
+                text: text.to_owned(),
+                refs: Vec::new(),
+                verified: true,
+                unfound: Vec::new(),
+            });
+        }
+    }
+    items.sort_by_key(|item| item.kind);
+    items
+}
+
+/// Returns true sentences for kinds without lines, in the order in which they are used.
+fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, &'static str); 4] {
+    let progress = match facts.messages {
+        0 => "The thread holds no messages.",
+        _ => "The covered messages name no result.",
+    };
+    [
+        (SummaryItemKind::Objective, "No request was made in the covered messages."),
+        (SummaryItemKind::NextStep, "Nothing was left open in the covered messages."),
+        (SummaryItemKind::Decision, "Nothing was decided in the covered messages."),
+        (SummaryItemKind::Progress, progress),
+    ]
+}
+
+/// Returns the request that states the objective: the first recent one with enough content words, else the thread's first
+/// request if it has enough, else the recent request with the most, else any request.
+pub(crate) fn objective_request(facts: &ConversationFacts) -> Option<&Quote> {
+    let recent = || facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from);
+    let has_enough_words = |quote: &&Quote| count_content_words(&quote.text) >= REQUEST_WEIGHT_MIN;
+    recent()
+        .find(has_enough_words)
+        .or_else(|| facts.first_request.as_ref().filter(has_enough_words))
+        .or_else(|| recent().max_by_key(|quote| count_content_words(&quote.text)))
+        .or(facts.requests.last())
+        .or(facts.first_request.as_ref())
+}
+
+/// Returns the title: the first sentence of the goal, else of the objective request, else of an earlier summary, else of the
+/// assistant's first statement.
+fn title(facts: &ConversationFacts, goal: Option<&str>) -> String {
+    let request =
+        goal.map(str::to_owned).or_else(|| objective_request(facts).map(|quote| quote.text.clone()));
+    let source = request.or_else(|| facts.grounded_summary.as_ref().map(|quote| quote.text.clone()));
+    let text = source.map(|text| first_sentence(&text)).unwrap_or_default();
+    if text.is_empty() {
+        let first = facts
+            .statements
+            .first()
+            .map(|quote| truncate_with_ellipsis(&first_sentence(&quote.text), TITLE_GRAPHEMES));
+        return first
+            .filter(|text| !text.is_empty())
+            .unwrap_or_else(|| "Thread without a request".to_owned());
+    }
+    truncate_with_ellipsis(&with_short_paths(&text), TITLE_GRAPHEMES.min(TITLE_GRAPHEMES_MAX))
+}
+
+/// Returns `text` with every path shortened to its file name, because a title has no room for folders.
+fn with_short_paths(text: &str) -> String {
+    let short = |word: &str| match word.rsplit_once('/') {
+        Some((folders, name)) if !folders.ends_with('/') && name.contains('.') && !word.contains("//") => {
+            let opening: String = folders.chars().take_while(|c| "`\"'(".contains(*c)).collect();
+            format!("{opening}{name}")
+        }
+        Some(_) | None => word.to_owned(),
+    };
+    text.split(' ').map(short).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the first of the first eight sentences with at least three content words, else the first sentence, without its
+/// final punctuation and with a capital first letter.
+fn first_sentence(text: &str) -> String {
+    let text = strip_tags(head(text, TITLE_BYTES_MAX));
+    let sentences: Vec<String> = model::sentence_ranking::split_sentences(&text)
+        .take(8)
+        .map(strip_markdown)
+        .filter(|sentence| !sentence.is_empty())
+        .collect();
+    let chosen = sentences
+        .iter()
+        .find(|sentence| count_content_words(sentence) >= 3 && sentence.contains(' '))
+        .or(sentences.first());
+    let sentence = chosen.map(|sentence| render::normalize_line(sentence)).unwrap_or_default();
+    let sentence = sentence.trim_end_matches(['.', ':', '!', ' ', ',']);
+    let first_word = sentence.split(' ').next().unwrap_or_default();
+    if first_word.contains(|c: char| c.is_ascii_digit() || "/._`:(".contains(c)) {
+        // The first word is a name, whose spelling must not change.
+        return sentence.to_owned();
+    }
+    let mut letters = sentence.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Returns the state of the work in one sentence: changed files, the last check, open tasks, and whether the last request
+/// was answered.
+fn tldr(facts: &ConversationFacts) -> String {
+    if facts.messages == 0 {
+        return "This thread has no messages.".to_owned();
+    }
+    let mut parts = Vec::new();
+    let written = facts.files.iter().filter(|file| file.last_write_seq >= facts.recent_from).count();
+    if written > 0 {
+        parts.push(format!("{} changed", pluralize(written, "file")));
+    }
+    if let Some(run) = facts.checks.first().filter(|run| run.seq >= facts.recent_from) {
+        parts.push(format!(
+            "`{}` {}",
+            run.name,
+            if run.has_failed() { "failed last" } else { "passed last" }
+        ));
+    }
+    if !facts.todos.is_empty() {
+        let open = facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).count();
+        parts.push(format!("{open} of {} open", pluralize(facts.todos.len(), "task")));
+    }
+    parts.push(match (&facts.requests.is_empty(), facts.is_answered, &facts.open_question) {
+        (true, _, _) => "no request was made".to_owned(),
+        (false, true, Some(_)) => "the assistant asked a question and waits for the answer".to_owned(),
+        (false, true, None) => "the last request was answered".to_owned(),
+        (false, false, _) => "the last request is pending".to_owned(),
+    });
+    let sentence = parts.join(", ");
+    let mut letters = sentence.chars();
+    let sentence: String =
+        letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default();
+    truncate_with_ellipsis(&format!("{sentence}."), TLDR_GRAPHEMES_MAX)
+}

@@ -1,0 +1,134 @@
+//! Formatting a list of paths in few characters: the common folder once, then the file names.
+
+/// File names, without extension, that are ambiguous without their folder.
+const COMMON_NAMES: [&str; 26] = [
+    "index",
+    "main",
+    "mod",
+    "lib",
+    "readme",
+    "__init__",
+    "package",
+    "cargo",
+    "test",
+    "tests",
+    "types",
+    "utils",
+    "config",
+    "settings",
+    "app",
+    "setup",
+    "makefile",
+    "dockerfile",
+    "go",
+    "page",
+    "skill",
+    "types.d",
+    "conftest",
+    "error",
+    "client",
+    "server",
+];
+
+/// Returns `label` and as many of the paths, in order, as fit in `chars_max` characters, with the number of those left out.
+/// Returns an empty text when not even one path fits.
+///
+/// If the paths do not all fit with their folders, only the file names are given.
+pub(super) fn format_paths(label: &str, paths: &[&str], chars_max: usize) -> String {
+    let root = Some(common_folder(paths)).filter(|root| root.len() > 1).unwrap_or_default();
+    let folder = if root.is_empty() { String::new() } else { format!(" in {}", root.trim_end_matches('/')) };
+    let full: Vec<&str> = paths.iter().map(|path| path.strip_prefix(root).unwrap_or(path)).collect();
+    let with_folders = join_names(&format!("{label}{folder}: "), &full, chars_max);
+    if with_folders.1 == paths.len() {
+        return with_folders.0;
+    }
+    let short: Vec<&str> = paths.iter().map(|path| short_name(path)).collect();
+    let names_only = join_names(&format!("{label}: "), &short, chars_max);
+    if names_only.1 == 0 { String::new() } else { names_only.0 }
+}
+
+/// Returns the label with the names that fit, and the number of names shown. Repeated names are shown once.
+fn join_names(label: &str, names: &[&str], chars_max: usize) -> (String, usize) {
+    let mut line = label.to_owned();
+    let mut length = label.chars().count();
+    let mut shown: Vec<&str> = Vec::with_capacity(names.len());
+    for name in names {
+        if shown.contains(name) {
+            continue;
+        }
+        let more = name.chars().count() + 2;
+        let reserve = if shown.len() + 1 < names.len() { " (+99 more)".len() } else { 0 };
+        if length + more + reserve > chars_max {
+            break;
+        }
+        if !shown.is_empty() {
+            line.push_str(", ");
+        }
+        line.push_str(name);
+        length += more;
+        shown.push(name);
+    }
+    let distinct = names.iter().collect::<std::collections::HashSet<_>>().len();
+    let missing = distinct - shown.len();
+    match missing {
+        0 => {}
+        // A number of three digits counts as a name that grounding would have to find in the thread.
+        1..=99 => line.push_str(&format!(" (+{missing} more)")),
+        _ => line.push_str(" (and more)"),
+    }
+    (line, if missing == 0 { names.len() } else { shown.len() })
+}
+
+/// Returns the longest common folder of all paths, with its final slash; empty when they have none.
+fn common_folder<'a>(paths: &[&'a str]) -> &'a str {
+    let Some(first) = paths.first() else { return "" };
+    let mut end = first.rfind('/').map_or(0, |slash| slash + 1);
+    for path in paths {
+        while !path.as_bytes().starts_with(&first.as_bytes()[..end]) {
+            end = first[..end.saturating_sub(1)].rfind('/').map_or(0, |slash| slash + 1);
+        }
+    }
+    &first[..end]
+}
+
+/// Returns the name of a file, with its folder when the name is one of [`COMMON_NAMES`].
+fn short_name(path: &str) -> &str {
+    let mut slashes = path.rmatch_indices('/').map(|(slash, _)| slash);
+    let (last, folder) = (slashes.next(), slashes.next());
+    let name = last.map_or(path, |slash| &path[slash + 1..]);
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let is_common = COMMON_NAMES.iter().any(|common| common.eq_ignore_ascii_case(stem));
+    if is_common { folder.map_or(path, |slash| &path[slash + 1..]) } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_paths_fits_its_limit() {
+        for (paths, max, expected) in [
+            (&["/a/b/c.rs", "/a/b/d/e.rs"][..], 80, "Changed in /a/b: c.rs, d/e.rs"),
+            (&["/a/b/c.rs", "/x/y.rs"][..], 80, "Changed: /a/b/c.rs, /x/y.rs"),
+            (
+                &["/aaaaaaaa/b/one.rs", "/aaaaaaaa/c/mod.rs"][..],
+                44,
+                "Changed in /aaaaaaaa: b/one.rs, c/mod.rs",
+            ),
+            (
+                &["/very/long/folder/name/one.rs", "/other/folder/c/mod.rs"][..],
+                32,
+                "Changed: one.rs, c/mod.rs",
+            ),
+            (
+                &["src/one.rs", "src/two.rs", "src/three.rs", "src/four.rs"][..],
+                36,
+                "Changed: one.rs, two.rs (+2 more)",
+            ),
+            (&["src/one.rs"][..], 5, ""),
+            (&[][..], 80, "Changed: "),
+        ] {
+            assert_eq!(format_paths("Changed", paths, max), expected, "{paths:?}");
+        }
+    }
+}

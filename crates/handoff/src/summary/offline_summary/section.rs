@@ -1,0 +1,554 @@
+//! The sections of an offline summary: their order and shares ([`SECTIONS`]), and a function for each that writes its lines
+//! within a number of characters.
+//!
+//! The parent module distributes the characters and combines sections into items.
+
+use protocol::{Seq, SummaryItemKind, TodoItem, TodoStatus};
+
+use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, first_sentence, objective_request};
+use facts::GoalMatcher;
+use facts::formatting::{count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis};
+use facts::identifier;
+use facts::shell::CheckKind;
+use facts::{ConversationFacts, NameUsage, Quote};
+
+/// A section of the summary.
+pub(super) struct SummarySection {
+    /// The kind of item that its lines belong to; see [`SummarySection::kind_in`].
+    kind: SummaryItemKind,
+    /// The share of all characters that is reserved for the section, in percent. A section with 0 gets only characters that
+    /// others leave.
+    pub share_percent: usize,
+    /// The maximum number of characters of the section.
+    pub chars_max: usize,
+    /// The function that writes the lines.
+    pub build: fn(&SectionRequest<'_>) -> Vec<SummaryLine>,
+}
+
+/// The input that all sections share.
+pub(super) struct SectionSource<'a> {
+    /// The facts of the thread.
+    pub facts: &'a ConversationFacts,
+    /// The purpose of the child thread.
+    pub goal: Option<&'a GoalMatcher>,
+    /// The assistant's sentences about the state of the work, best first; see [`ranked_statements`].
+    pub statements: &'a [RankedStatement],
+}
+
+/// A sentence of the assistant.
+pub(super) struct RankedStatement {
+    /// Its index among all candidate sentences, in the order of the thread.
+    position: usize,
+    /// The seq of its message.
+    seq: Seq,
+    /// The sentence without Markdown, shortened to [`STATEMENT_CHARS`].
+    text: String,
+}
+
+/// The input of one section.
+pub(super) struct SectionRequest<'a> {
+    /// The input that all sections share.
+    pub source: &'a SectionSource<'a>,
+    /// The facts of the thread, as in `source`.
+    pub facts: &'a ConversationFacts,
+    /// The number of characters the section may use.
+    pub chars_max: usize,
+    /// The text of the sections before it.
+    pub shown: &'a ShownText,
+}
+
+impl SectionRequest<'_> {
+    /// Sorts the entries by their score for the goal, best first. The sort is stable; without a goal the order stays.
+    fn sort_by_goal<T>(&self, list: &mut [T], text: impl Fn(&T) -> &str) {
+        if let Some(goal) = self.source.goal {
+            let score =
+                |entry: &T| goal.score(goal.matching_terms(text(entry)), &self.facts.term_frequencies);
+            list.sort_by_cached_key(|entry| std::cmp::Reverse((score(entry) * 1_000.0) as u64));
+        }
+    }
+
+    /// Returns how many entries of a list sorted by the goal are shown: those that contain a term of the goal and up to
+    /// [`OTHER_ENTRIES_MAX`] more. Returns `None` without a goal and when no entry contains a term.
+    fn goal_relevant_len<T>(&self, list: &[T], text: impl Fn(&T) -> &str) -> Option<usize> {
+        let goal = self.source.goal?;
+        let relevant = list.iter().filter(|entry| goal.matching_terms(text(entry)) != 0).count();
+        (relevant > 0).then_some(list.len().min(relevant + OTHER_ENTRIES_MAX))
+    }
+}
+
+/// The text of the earlier sections, by which later ones avoid repetitions.
+#[derive(Default)]
+pub(super) struct ShownText {
+    /// All lines in lower case.
+    text: String,
+}
+
+impl ShownText {
+    /// Adds the lines of a section.
+    pub(super) fn add_lines(&mut self, lines: &[SummaryLine]) {
+        for line in lines {
+            self.text.push_str(&line.text.to_lowercase());
+            self.text.push('\n');
+        }
+    }
+
+    /// Returns whether the text is shown already; case and final punctuation do not matter.
+    fn contains(&self, text: &str) -> bool {
+        self.text.contains(&text.trim_end_matches(['.', '…', ' ']).to_lowercase())
+    }
+}
+
+/// The minimum length to which an open task is shortened, in characters.
+const TODO_CHARS_MIN: usize = 56;
+/// The maximum length of an open task, in characters.
+const TODO_CHARS_MAX: usize = 140;
+/// The maximum length of a statement, in characters.
+const STATEMENT_CHARS: usize = 240;
+/// The number of remaining characters below which no further statement is tried.
+const STATEMENT_CHARS_MIN: usize = 12;
+/// The maximum number of entries in a list that contain no term of the goal, when others do.
+const OTHER_ENTRIES_MAX: usize = 4;
+/// The weight of the goal in the score of a statement.
+const GOAL_FACTOR: f32 = 1.0;
+/// The maximum length of a request that is shown only to make the one after it understandable, in characters.
+const EARLIER_REQUEST_CHARS: usize = 240;
+
+/// The sections, the most needed first.
+pub(super) const SECTIONS: &[SummarySection] = &[
+    SummarySection {
+        kind: SummaryItemKind::NextStep,
+        share_percent: 25,
+        chars_max: 700,
+        build: last_request,
+    },
+    SummarySection {
+        kind: SummaryItemKind::Artifact,
+        share_percent: 18,
+        chars_max: 1_400,
+        build: changed_files,
+    },
+    SummarySection {
+        kind: SummaryItemKind::Objective,
+        share_percent: 14,
+        chars_max: 420,
+        build: objective_lines,
+    },
+    SummarySection { kind: SummaryItemKind::NextStep, share_percent: 14, chars_max: 900, build: open_todos },
+    SummarySection { kind: SummaryItemKind::Decision, share_percent: 16, chars_max: 900, build: rules },
+    SummarySection { kind: SummaryItemKind::Blocker, share_percent: 6, chars_max: 500, build: blockers },
+    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 160, build: commands },
+    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 260, build: references },
+    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 320, build: read_files },
+    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 400, build: names },
+    SummarySection { kind: SummaryItemKind::Progress, share_percent: 7, chars_max: 1_600, build: statements },
+    SummarySection { kind: SummaryItemKind::Decision, share_percent: 0, chars_max: 700, build: decisions },
+    SummarySection {
+        kind: SummaryItemKind::Progress,
+        share_percent: 0,
+        chars_max: 900,
+        build: earlier_requests,
+    },
+];
+
+impl SummarySection {
+    /// Returns the kind of item that the section's lines belong to. An answered last request is progress; otherwise it is a
+    /// next step.
+    pub(super) fn kind_in(&self, facts: &ConversationFacts) -> SummaryItemKind {
+        let is_request =
+            std::ptr::fn_addr_eq(self.build, last_request as fn(&SectionRequest<'_>) -> Vec<SummaryLine>);
+        if is_request && facts.is_answered && facts.open_question.is_none() {
+            SummaryItemKind::Progress
+        } else {
+            self.kind
+        }
+    }
+}
+
+/// Returns the last request in the person's words, up to three requests before it when it is too short to be understood
+/// alone, and a question of the assistant that waits for an answer.
+fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let mut lines = Vec::new();
+    let mut remaining = request.chars_max;
+    let mut words = 0;
+    for (index, quote) in facts.requests.iter().rev().enumerate() {
+        let label = match (index, facts.is_answered, facts.open_question.is_some()) {
+            (0, true, false) => "Last request, answered",
+            (0, true, true) => "Last request, answered with a question",
+            (0, false, _) => "Pending request",
+            _ => "Before it",
+        };
+        let available = if index == 0 { remaining } else { remaining.min(EARLIER_REQUEST_CHARS) };
+        let Some(line) = quoted_line(label, quote, available) else { break };
+        remaining = remaining.saturating_sub(line.text.chars().count() + 3);
+        lines.push(line);
+        words += count_content_words(&quote.text);
+        if words >= REQUEST_WEIGHT_MIN + 2 || index >= 3 {
+            break;
+        }
+    }
+    if let Some(question) = &facts.open_question {
+        lines.extend(quoted_line("The assistant asked", question, remaining.min(200)));
+    }
+    lines
+}
+
+/// Returns `label: "quote"`, shortened to `chars_max` characters; `None` when there is no room for a few words of it.
+fn quoted_line(label: &str, quote: &Quote, chars_max: usize) -> Option<SummaryLine> {
+    let text = to_single_line(&quote.text);
+    let available = chars_max
+        .checked_sub(label.len() + 7)
+        .filter(|available| *available >= 20 || text.len() <= *available)?;
+    Some(SummaryLine {
+        text: format!("{label}: \"{}\"", truncate_with_ellipsis(&text, available)),
+        refs: vec![quote.seq],
+    })
+}
+
+/// Returns the objective: the goal of the child thread, then the recent requests up to the first that states enough; without
+/// any, the objective request or an earlier summary.
+fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let mut lines = Vec::new();
+    let mut remaining = request.chars_max;
+    if let Some(goal) = request.source.goal {
+        lines.push(SummaryLine {
+            text: truncate_with_ellipsis(&to_single_line(goal.text()), remaining.max(40)),
+            refs: Vec::new(),
+        });
+        remaining = remaining.saturating_sub(lines[0].text.chars().count() + 3);
+    }
+    let mut words = 0;
+    for quote in facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from).take(4) {
+        let is_last = facts.requests.last().is_some_and(|last| last.seq == quote.seq);
+        let text = if is_last { first_sentence(&quote.text) } else { strip_markdown(&quote.text) };
+        if remaining < 24 || words > 0 && (is_last || request.shown.contains(&text)) {
+            break;
+        }
+        words += count_content_words(&text);
+        let line = SummaryLine { text: truncate_with_ellipsis(&text, remaining), refs: vec![quote.seq] };
+        remaining = remaining.saturating_sub(line.text.chars().count() + 3);
+        lines.push(line);
+        if words >= REQUEST_WEIGHT_MIN + 2 {
+            break;
+        }
+    }
+    if lines.is_empty() {
+        let source = objective_request(facts).or(facts.grounded_summary.as_ref());
+        lines.extend(source.map(|quote| SummaryLine {
+            text: truncate_with_ellipsis(&strip_markdown(&quote.text), remaining),
+            refs: vec![quote.seq],
+        }));
+    }
+    lines
+}
+
+/// Returns the line of the changed files, the most recent first.
+fn changed_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let mut files: Vec<(&str, Seq)> = request
+        .facts
+        .files
+        .iter()
+        .filter(|file| file.last_write_seq >= request.facts.recent_from.max(1))
+        .map(|file| (file.path.as_str(), file.last_write_seq))
+        .collect();
+    files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
+    request.sort_by_goal(&mut files, |(path, _)| path);
+    files.truncate(request.goal_relevant_len(&files, |(path, _)| path).unwrap_or(files.len()));
+    path_line("Changed", &files, request.chars_max)
+}
+
+/// Returns the line of the files that were read and not changed, without those that an earlier section names.
+fn read_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let mut files: Vec<(&str, Seq)> = request
+        .facts
+        .files
+        .iter()
+        .filter(|file| file.last_write_seq == 0 && file.last_read_seq >= request.facts.recent_from)
+        .filter(|file| !request.shown.contains(file.path.rsplit('/').next().unwrap_or(&file.path)))
+        .map(|file| (file.path.as_str(), file.last_read_seq))
+        .collect();
+    request.sort_by_goal(&mut files, |(path, _)| path);
+    files.truncate(14);
+    path_line("Read", &files, request.chars_max)
+}
+
+/// Returns a line with the label and the paths that fit. It refers to the first four events.
+fn path_line(label: &str, files: &[(&str, Seq)], chars_max: usize) -> Vec<SummaryLine> {
+    if files.is_empty() {
+        return Vec::new();
+    }
+    let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
+    let text = files::format_paths(label, &paths, chars_max.saturating_sub(3));
+    vec![SummaryLine { text, refs: files.iter().map(|(_, seq)| *seq).take(4).collect() }]
+}
+
+/// Returns the open tasks, those in progress first.
+fn open_todos(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let rank = |todo: &&TodoItem| u8::from(todo.status != TodoStatus::InProgress);
+    let mut open: Vec<&TodoItem> =
+        facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect();
+    open.sort_by_key(rank);
+    request.sort_by_goal(&mut open, |todo| &todo.text);
+    let mut remaining = request.chars_max;
+    let mut lines = Vec::new();
+    // If the tasks do not all fit, the beginnings of several tasks are more useful than one whole task.
+    let todo_chars = (remaining / open.len().max(1)).clamp(TODO_CHARS_MIN, TODO_CHARS_MAX);
+    for todo in open {
+        let text = format!("[ ] {}", truncate_with_ellipsis(&to_single_line(&todo.text), todo_chars));
+        let length = text.chars().count() + 3;
+        if length > remaining {
+            break;
+        }
+        remaining -= length;
+        lines.push(SummaryLine { text, refs: vec![facts.todos_seq] });
+    }
+    lines
+}
+
+/// Returns the person's rules, strict ones before wishes, the newest first, without those that are shown already.
+fn rules(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let mut rules: Vec<&facts::UserRule> = facts.rules.iter().rev().collect();
+    // Rules stay valid across a compaction. But an older rule with a name in it is likely about work that is finished.
+    rules.retain(|rule| {
+        rule.quote.seq >= facts.recent_from || rule.is_strict && !has_identifier(&rule.quote.text)
+    });
+    rules.sort_by_key(|rule| (rule.quote.seq < facts.recent_from, !rule.is_strict));
+    request.sort_by_goal(&mut rules, |rule| &rule.quote.text);
+    fill_with_quotes(rules.into_iter().map(|rule| &rule.quote), request, 170, |text| format!("\"{text}\""))
+}
+
+/// Returns whether the text contains a name such as a path or an identifier.
+fn has_identifier(text: &str) -> bool {
+    let mut found = false;
+    identifier::scan_names(text, |_, _| found = true);
+    found
+}
+
+/// Returns a line for each quote that fits and is not shown yet, in order. `line_max` is the maximum length of a quote in
+/// characters; `shape` formats it.
+fn fill_with_quotes<'a>(
+    quotes: impl Iterator<Item = &'a Quote>,
+    request: &SectionRequest<'_>,
+    line_max: usize,
+    shape: fn(&str) -> String,
+) -> Vec<SummaryLine> {
+    let mut remaining = request.chars_max;
+    let mut lines: Vec<SummaryLine> = Vec::new();
+    for quote in quotes {
+        let text = truncate_with_ellipsis(&strip_markdown(&quote.text), line_max);
+        let length = text.chars().count() + 5;
+        let is_known = request.shown.contains(&text) || lines.iter().any(|line| line.text.contains(&text));
+        if text.is_empty() || length > remaining || is_known {
+            continue;
+        }
+        remaining -= length;
+        lines.push(SummaryLine { text: shape(&text), refs: vec![quote.seq] });
+    }
+    lines
+}
+
+/// Returns the failing checks and the open errors; without both, the names of errors, unless the last check passed.
+fn blockers(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let mut lines = Vec::new();
+    let mut remaining = request.chars_max;
+    let failing = facts.checks.iter().filter(|run| run.has_failed() && run.seq >= facts.recent_from);
+    let failing = failing.map(|run| match &run.detail {
+        Some(detail) => (format!("`{}` fails: {}", run.name, to_single_line(detail)), run.seq),
+        None => (format!("`{}` fails.", run.name), run.seq),
+    });
+    let errors = facts.errors.iter().filter(|quote| quote.seq >= facts.recent_from);
+    for (text, seq) in failing.chain(errors.map(|quote| (to_single_line(&quote.text), quote.seq))) {
+        let text = truncate_with_ellipsis(&text, 150);
+        let length = text.chars().count() + 3;
+        if length <= remaining && !request.shown.contains(&text) {
+            remaining -= length;
+            lines.push(SummaryLine { text, refs: vec![seq] });
+        }
+    }
+    if lines.is_empty() && facts.checks.first().is_some_and(|run| !run.has_failed()) {
+        // The last check passed after these errors had occurred.
+        return lines;
+    }
+    let types: Vec<&NameUsage> =
+        facts.error_types.iter().filter(|name| name.seq >= facts.recent_from).take(6).collect();
+    lines.extend(name_line("Failures named", &types, request.shown, remaining.min(120)));
+    lines
+}
+
+/// Returns the line of the recent commands.
+fn commands(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let commands: Vec<&NameUsage> =
+        request.facts.commands.iter().filter(|name| name.seq >= request.facts.recent_from).collect();
+    name_line("Commands", &commands, request.shown, request.chars_max)
+}
+
+/// Returns the line of references, such as URLs, hashes and values of tool arguments.
+fn references(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let all: Vec<&NameUsage> =
+        facts.argument_values.iter().take(8).chain(&facts.references).take(18).collect();
+    let mut recent: Vec<&NameUsage> = all.into_iter().filter(|name| name.seq >= facts.recent_from).collect();
+    request.sort_by_goal(&mut recent, |name| &name.text);
+    name_line("References", &recent, request.shown, request.chars_max)
+}
+
+/// Returns the line of identifiers that occur more than once.
+fn names(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let mut names: Vec<&NameUsage> =
+        facts.identifiers.iter().filter(|name| name.count > 1 && name.seq >= facts.recent_from).collect();
+    request.sort_by_goal(&mut names, |name| &name.text);
+    names.truncate(20);
+    name_line("Names", &names, request.shown, request.chars_max)
+}
+
+/// Returns `label: a, b, c` with the names that fit and are not shown yet; nothing when there is none.
+fn name_line(label: &str, names: &[&NameUsage], shown: &ShownText, chars_max: usize) -> Vec<SummaryLine> {
+    let mut line = SummaryLine { text: format!("{label}:"), refs: Vec::new() };
+    let mut remaining = chars_max.saturating_sub(line.text.len() + 3);
+    for name in names {
+        let length = name.text.chars().count() + 2;
+        if length > remaining || shown.contains(&name.text) {
+            continue;
+        }
+        remaining -= length;
+        line.text.push_str(if line.refs.is_empty() { " " } else { ", " });
+        line.text.push_str(&name.text);
+        line.refs.push(name.seq);
+    }
+    if line.refs.is_empty() { Vec::new() } else { vec![line] }
+}
+
+/// Returns the decisions that the assistant stated in prose, the newest first.
+fn decisions(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let recent = facts.decisions.iter().rev().filter(|quote| quote.seq >= facts.recent_from);
+    let prose = recent.filter(|quote| is_prose(&quote.text) && !is_misleading(facts, &quote.text));
+    let mut prose: Vec<&Quote> = prose.collect();
+    request.sort_by_goal(&mut prose, |quote| &quote.text);
+    fill_with_quotes(prose.into_iter(), request, 200, str::to_owned)
+}
+
+/// Returns the assistant's sentences about the state of the work, best first.
+///
+/// The score of a sentence is its centrality among all of them (see [`model::sentence_ranking`]), plus a bonus for newer
+/// sentences, plus its score for the goal. Sentences that are not prose or contradict newer facts are left out.
+pub(super) fn ranked_statements(
+    facts: &ConversationFacts,
+    goal: Option<&GoalMatcher>,
+) -> Vec<RankedStatement> {
+    let recent = facts.statements.iter().filter(|quote| quote.seq >= facts.recent_from);
+    let mut quotes: Vec<&Quote> = facts.statements_about_goal.iter().chain(recent).collect();
+    quotes.sort_by_key(|quote| quote.seq);
+    let sentences: Vec<(Seq, &str)> = quotes
+        .into_iter()
+        .flat_map(|quote| {
+            model::sentence_ranking::split_sentences(&quote.text).map(move |sentence| (quote.seq, sentence))
+        })
+        .filter(|(_, sentence)| {
+            count_content_words(sentence) >= 4 && is_prose(sentence) && !sentence.ends_with(':')
+        })
+        .filter(|(_, sentence)| !is_misleading(facts, sentence))
+        .collect();
+    let texts: Vec<&str> = sentences.iter().map(|(_, sentence)| *sentence).collect();
+    let mut scores = model::sentence_ranking::rank_sentences(&texts);
+    let total = sentences.len().max(1) as f32;
+    for (index, score) in scores.iter_mut().enumerate() {
+        *score += 1.5 * index as f32 / total;
+    }
+    if let Some(goal) = goal {
+        for (score, text) in scores.iter_mut().zip(&texts) {
+            *score += GOAL_FACTOR * goal.score(goal.matching_terms(text), &facts.term_frequencies);
+        }
+    }
+    let mut order: Vec<usize> = (0..sentences.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(b.cmp(a)));
+    let ranked = order.into_iter().map(|index| (index, sentences[index]));
+    ranked
+        .map(|(index, (seq, sentence))| RankedStatement {
+            position: index,
+            seq,
+            text: truncate_with_ellipsis(&strip_markdown(sentence), STATEMENT_CHARS),
+        })
+        .collect()
+}
+
+/// Returns the best statements that fit, in the order of the thread.
+fn statements(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let mut remaining = request.chars_max;
+    let mut chosen: Vec<&RankedStatement> = Vec::new();
+    for statement in request.source.statements {
+        if remaining < STATEMENT_CHARS_MIN {
+            break;
+        }
+        let length = statement.text.chars().count() + 3;
+        let is_known = || chosen.iter().any(|known| known.text == statement.text);
+        if length <= remaining && !is_known() && !request.shown.contains(&statement.text) {
+            remaining -= length;
+            chosen.push(statement);
+        }
+    }
+    chosen.sort_by_key(|statement| statement.position);
+    chosen
+        .into_iter()
+        .map(|statement| SummaryLine { text: statement.text.clone(), refs: vec![statement.seq] })
+        .collect()
+}
+
+/// Returns whether a sentence is prose and not code: it starts with a word, has at least four words, and few symbols
+/// outside code spans.
+fn is_prose(sentence: &str) -> bool {
+    let outside: String = sentence.split('`').step_by(2).collect();
+    let symbols = outside.chars().filter(|c| "=(){}[];<>|_/\\\"$".contains(*c)).count();
+    let starts_well = sentence.starts_with(|c: char| c.is_alphabetic() || matches!(c, '-' | '*' | '"' | '`'))
+        || !sentence.is_ascii();
+    let words =
+        if sentence.is_ascii() { sentence.split_whitespace().count() } else { count_content_words(sentence) };
+    starts_well && !sentence.starts_with("```") && words >= 4 && symbols * 100 <= 7 * outside.len().max(1)
+}
+
+/// Returns whether a sentence contradicts the facts: it claims that tests pass or fail although their last run had the
+/// opposite result, or that an open task is done. The task list and the last run are newer than the sentence.
+fn is_misleading(facts: &ConversationFacts, sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
+    if let Some(run) = facts.checks.iter().find(|run| run.kind == CheckKind::Test)
+        && lower.contains("test")
+    {
+        let stale: &[&str] = if run.has_failed() { &["pass", "green", "ok"] } else { &["fail", "red"] };
+        if lower
+            .split(|c: char| !c.is_alphanumeric())
+            .any(|word| stale.iter().any(|stale| word.starts_with(stale)))
+        {
+            return true;
+        }
+    }
+    let says_done = ["done", "complete", "finished", "implemented", "passing", "✅", "[x]"]
+        .iter()
+        .any(|word| lower.contains(word));
+    says_done
+        && facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).any(|todo| {
+            let words: Vec<String> = todo
+                .text
+                .to_lowercase()
+                .split(|c: char| !c.is_alphanumeric())
+                .filter(|w| w.len() > 3)
+                .map(str::to_owned)
+                .collect();
+            let hits =
+                words.iter().filter(|word| lower.contains(&word[..word.floor_char_boundary(6)])).count();
+            hits > 1 && hits * 3 >= words.len() * 2
+        })
+}
+
+/// Returns the requests before the last one, the newest first, and older ones that are about the goal.
+fn earlier_requests(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let facts = request.facts;
+    let recent = facts.requests.iter().rev().filter(|quote| quote.seq >= facts.recent_from);
+    let mut earlier: Vec<&Quote> = recent.skip(1).chain(&facts.requests_about_goal).collect();
+    request.sort_by_goal(&mut earlier, |quote| &quote.text);
+    fill_with_quotes(earlier.into_iter(), request, 200, |text| format!("Asked earlier: \"{text}\""))
+}

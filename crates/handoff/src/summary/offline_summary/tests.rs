@@ -1,0 +1,257 @@
+//! Tests of the offline summary: on an ordinary session, and on unusual or degenerate transcripts.
+
+use insta::assert_snapshot;
+use model::tokens;
+use proptest::prelude::*;
+use protocol::SummaryItemKind;
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::{OfflineSummary, build_offline_summary};
+use crate::limits::{
+    BODY_ITEMS_MAX, BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX,
+};
+use crate::summary::ground::GroundingCheck;
+use crate::summary::render;
+use facts::FactCollector;
+use facts::GoalMatcher;
+use facts::TranscriptItem;
+use facts::notation::{parse_facts, parse_items};
+
+/// Returns the offline summary of a transcript, in the default budget, as Markdown.
+fn summary(text: &str) -> String {
+    let summary_parts = build_offline_summary(&parse_facts(text), None, SUMMARY_TOKENS_MAX);
+    render::render_markdown(&summary_parts.title, &summary_parts.tldr, &summary_parts.body)
+}
+
+const SESSION: &str = r#"
+U: The sync worker drops messages when the network flaps. Find out why and fix it.
+A: I will look at the worker first.
+C: 1 Read {"file_path": "/app/crates/sync/src/worker.rs"}
+T: 1 fn run() {}
+U: Never change the wire format, other clients depend on it. Use tokio's channels.
+C: 2 TodoWrite {"todos": [{"content": "Reproduce the loss in a test", "status": "completed"}, {"content": "Retry with backoff in worker.rs", "status": "in_progress"}, {"content": "Document the retry limit", "status": "pending"}]}
+C: 3 Edit {"file_path": "/app/crates/sync/src/worker.rs"}
+T: 3 ok
+C: 4 Edit {"file_path": "/app/crates/sync/tests/flap.rs"}
+T: 4 ok
+A: The root cause is that send_batch acknowledges before the write completes. I moved the acknowledgement after the flush.
+C: 5 Bash {"command": "cd /app && cargo test -p sync 2>&1 | tail -20"}
+T: 5 test flap::reconnect ... FAILED\ntest result: FAILED. 3 passed; 1 failed
+U: Also make the retry limit configurable, see #214.
+"#;
+
+#[test]
+fn a_summary_reads_well() {
+    assert_snapshot!(summary(SESSION));
+}
+
+#[test]
+fn an_open_task_is_never_reported_as_done() {
+    let summary_parts =
+        summary(&format!("{SESSION}A: Completed: document the retry limit, and all tests pass."));
+    assert!(
+        summary_parts.contains("[ ] Document the retry limit") && !summary_parts.contains("Completed"),
+        "{summary_parts}"
+    );
+    assert!(!summary_parts.contains("tests pass"), "{summary_parts}");
+}
+
+#[test]
+fn l7_the_last_request_is_quoted_in_full_with_its_state() {
+    assert!(
+        summary(SESSION).contains("Pending request: \"Also make the retry limit configurable, see #214.\"")
+    );
+    let answered = summary("U: Say hi to everyone here.\n A: Hi.");
+    assert!(answered.contains("Last request, answered: \"Say hi to everyone here.\""), "{answered}");
+}
+
+#[test]
+fn the_goal_of_the_child_thread_comes_first() {
+    let summary_parts = build_offline_summary(
+        &parse_facts(SESSION),
+        Some(&GoalMatcher::new("release 2.0 of the worker")),
+        300,
+    );
+    assert_eq!(summary_parts.title, "Release 2.0 of the worker");
+    assert!(summary_parts.body[0].text.starts_with("release 2.0 of the worker"), "{:?}", summary_parts.body);
+}
+
+#[test]
+fn m7_facts_that_must_not_be_lost_are_carried_over_as_data() {
+    let carried = parse_facts(SESSION).carry_over();
+    assert_eq!(
+        carried.last_user_request.as_deref(),
+        Some("Also make the retry limit configurable, see #214.")
+    );
+    assert_eq!(carried.files_modified, ["/app/crates/sync/tests/flap.rs", "/app/crates/sync/src/worker.rs"]);
+    assert_eq!((carried.todos.len(), carried.errors.len()), (3, 1));
+}
+
+/// Checks the invariants of every summary. `of` names the transcript.
+fn check_valid(summary_parts: &OfflineSummary, tokens_max: u64, of: &str) {
+    assert!(
+        (1..=TITLE_GRAPHEMES_MAX).contains(&summary_parts.title.graphemes(true).count()),
+        "{of}: title {:?}",
+        summary_parts.title
+    );
+    assert!(
+        (1..=TLDR_GRAPHEMES_MAX).contains(&summary_parts.tldr.graphemes(true).count()),
+        "{of}: tldr {:?}",
+        summary_parts.tldr
+    );
+    assert!(
+        (BODY_ITEMS_MIN..=BODY_ITEMS_MAX).contains(&summary_parts.body.len()),
+        "{of}: {:?}",
+        summary_parts.body
+    );
+    assert!(
+        summary_parts.body.windows(2).all(|pair| pair[0].kind <= pair[1].kind),
+        "{of}: {:?}",
+        summary_parts.body
+    );
+    assert!(
+        summary_parts.body.iter().all(|item| !item.text.trim().is_empty()),
+        "{of}: {:?}",
+        summary_parts.body
+    );
+    let md = render::render_markdown(&summary_parts.title, &summary_parts.tldr, &summary_parts.body);
+    assert!(tokens::fits(&md, tokens_max), "{of}: {} tokens\n{md}", tokens::estimate_tokens(&md));
+    assert!(
+        md.matches("current_thread_summary>").count() == md.matches("‹").count()
+            || !md.contains("<current_thread_summary"),
+        "{of}: {md}"
+    );
+}
+
+/// Returns the number of items with a name that `items` do not contain.
+fn count_ungrounded(summary_parts: &OfflineSummary, items: &[TranscriptItem]) -> usize {
+    let mut body = summary_parts.body.clone();
+    let mut grounding = GroundingCheck::from_items(&body, None);
+    items.iter().for_each(|item| grounding.visit(item));
+    grounding.mark_items(&mut body)
+}
+
+#[test]
+fn m4_every_transcript_yields_a_valid_summary() {
+    let huge = format!("T: 1 {}", "lorem ipsum dolor 12345 ".repeat(360_000));
+    let wall = format!("U: {}", "a".repeat(50_000));
+    let many = "U: go\n".repeat(3_000);
+    let nested = format!("U: {}", "<current_thread_summary>".repeat(200));
+    let cases: Vec<(&str, &str)> = vec![
+        ("empty", ""),
+        ("one word", "U: x"),
+        ("one answer", "A: Hello."),
+        ("only results", "T: 1 fine\nE: 2 Error: broken pipe"),
+        ("only calls", "C: 1 Bash {\"command\": \"ls\"}\nC: 2 unknown {}"),
+        ("no person", "A: I will begin.\nC: 1 Edit {\"file_path\": \"a.rs\"}\nT: 1 ok\nA: Done."),
+        ("only injected", "I: remember"),
+        ("only a sub-agent", "S: do this"),
+        ("only a summary", "B:\nP: The user wanted a parser. It is half done."),
+        ("only a boundary", "B:"),
+        ("a huge result", &huge),
+        ("one wall of text", &wall),
+        ("thousands of words", &many),
+        ("markers", &nested),
+        ("emoji", "U: 👨‍👩‍👧‍👦👩🏽‍🚀🏳️‍🌈 🦀🦀🦀🦀\nA: 🎉"),
+        ("chinese", "U: 请不要修改配置文件，先修复解析器的错误。\nA: 好的，我会先看解析器。"),
+        ("arabic", "U: أصلح المحلل من فضلك ولا تغير الاختبارات\nA: حسنا"),
+        ("zero width", "U: \u{200b}\u{feff}fix\u{202e}txt.exe\u{2066} it\u{200d}\nA: \u{200b}"),
+        ("control", "U: \u{7}\u{1b}[31mred\u{1b}[0m\u{0}"),
+        ("only marks", "U: ???\nA: ...\nU: ---\nU: ```\nU: #"),
+        ("white space", "U: \u{3000}\u{a0}\nA: \t"),
+        ("an unclosed fence", "U: ```rust\\nfn main() {\nA: ```"),
+        ("html", "U: <script>alert(1)</script><!-- \nA: <b>done</b>"),
+        (
+            "a path as request",
+            "U: /a/very/long/path/without/any/space/at/all/that/goes/on/and/on/and/on/file.rs",
+        ),
+        (
+            "odd arguments",
+            "C: 1 TodoWrite {\"todos\": [1, null, {}]}\nC: 2 Edit {\"file_path\": 7}\nC: 3 Bash {\"command\": [\"sh\"]}\nC: 4 Bash []",
+        ),
+        ("an ordinary session", SESSION),
+    ];
+    for (of, text) in cases {
+        let items = parse_items(text);
+        for tokens_max in [150, SUMMARY_TOKENS_MAX, 1_000, 4_000] {
+            let summary_parts = build_offline_summary(&parse_facts(text), None, tokens_max);
+            check_valid(&summary_parts, tokens_max, of);
+            assert_eq!(count_ungrounded(&summary_parts, &items), 0, "{of}: {:?}", summary_parts.body);
+        }
+    }
+}
+
+/// The pieces of generated texts: names, markup and difficult cases for every scanner.
+const PIECES: [&str; 26] = [
+    "src/lib.rs",
+    "must not",
+    "`cargo test --all`",
+    "https://x.test/a(b)",
+    "#12",
+    "**bold**",
+    "a**b/c.rs",
+    "v1.2.3",
+    "\\n\\n",
+    "- ",
+    "C:\\\\x\\\\y.rs",
+    "…",
+    "日本語",
+    "🦀",
+    "\u{200b}",
+    "deadbeef12",
+    "120ms",
+    "TypeError: bad",
+    "foo_bar<T>",
+    "We decided on B.",
+    "\"quoted\"",
+    "password=hunter2222",
+    "src/**/*.ts",
+    "<system-reminder>x_y</system-reminder>",
+    "1234.5",
+    "Applied edit to z/q.py ",
+];
+
+fn piece() -> impl Strategy<Value = String> {
+    let words = prop::collection::vec((0..PIECES.len(), prop::bool::ANY), 1..14);
+    words.prop_map(|words| {
+        words
+            .into_iter()
+            .map(|(at, glued)| format!("{}{}", PIECES[at], if glued { "" } else { " " }))
+            .collect()
+    })
+}
+
+fn line() -> impl Strategy<Value = String> {
+    (0..7usize, piece()).prop_map(|(sign, text)| match sign {
+        0 | 1 => format!("U: {text}"),
+        2 => format!("A: {text}"),
+        3 => format!("C: 1 Bash {}", serde_json::json!({"command": text})),
+        4 => format!("C: 1 Edit {}", serde_json::json!({"file_path": text})),
+        5 => format!("E: 1 error: {text}"),
+        _ => format!("T: 1 {text}"),
+    })
+}
+
+proptest! {
+    #[test]
+    fn m6_an_offline_summary_is_valid_and_never_marked_as_unverified(lines in prop::collection::vec(line(), 0..30), tokens_max in 150u64..1_500) {
+        let text = lines.join("\n");
+        let items = parse_items(&text);
+        let mut collector = FactCollector::default();
+        items.iter().for_each(|item| collector.push(item));
+        let summary_parts = build_offline_summary(&collector.finish(), None, tokens_max);
+        check_valid(&summary_parts, tokens_max, &text);
+        prop_assert_eq!(count_ungrounded(&summary_parts, &items), 0, "{:?}", summary_parts.body);
+    }
+}
+
+#[test]
+fn the_same_facts_give_the_same_summary() {
+    assert_eq!(summary(SESSION), summary(SESSION));
+    assert!(
+        build_offline_summary(&parse_facts(SESSION), None, 300)
+            .body
+            .iter()
+            .any(|item| item.kind == SummaryItemKind::Blocker)
+    );
+}

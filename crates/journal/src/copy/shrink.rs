@@ -1,0 +1,35 @@
+//! Release of the space of deleted rows.
+
+use super::databases::DatabaseHandle;
+use super::{JournalLocation, check_copy_complete, run_blocking, tables::TABLES};
+use crate::Result;
+
+/// Releases the space of deleted rows: a SQLite file becomes smaller and contains no deleted data afterwards; the
+/// tables of PostgreSQL reuse the space. Other processes may use the database meanwhile, but writes to a SQLite file
+/// must wait.
+///
+/// # Errors
+/// Fails if the database cannot be opened or written. [`crate::Error::Locked`] if another process keeps reading an
+/// older snapshot of a file, which keeps the deleted data in the file.
+pub async fn shrink(location: JournalLocation) -> Result<()> {
+    run_blocking(move || {
+        let database = DatabaseHandle::open_source(&location)?;
+        let result =
+            check_copy_complete(&database.connection(), &database.location()).and_then(
+                |()| match &database {
+                    // Until the write-ahead log is checkpointed, the deleted data is still in the file.
+                    DatabaseHandle::Sqlite(_) => {
+                        database.execute_batch("VACUUM").and_then(|()| database.checkpoint_wal())
+                    }
+                    DatabaseHandle::Postgres(_) => {
+                        let names = TABLES.iter().map(|table| table.name).chain(["search_index"]);
+                        names
+                            .into_iter()
+                            .try_for_each(|name| database.execute_batch(&format!("VACUUM {name}")))
+                    }
+                },
+            );
+        result.map_err(|error| database.classify_error(error))
+    })
+    .await
+}

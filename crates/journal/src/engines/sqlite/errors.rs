@@ -1,0 +1,107 @@
+//! Conversion of SQLite errors to the errors of the journal. The only place that knows SQLite's result codes.
+
+use std::path::PathBuf;
+
+use rusqlite::{ErrorCode, ffi};
+
+use crate::Error;
+
+/// The path of the database. Every error names it.
+#[derive(Debug, Clone)]
+pub(crate) struct DatabasePath(pub(crate) PathBuf);
+
+impl DatabasePath {
+    /// Converts errors of SQLite; other errors are returned unchanged.
+    pub(crate) fn classify_error(&self, error: Error) -> Error {
+        match error {
+            Error::Sqlite(error) => self.convert_error(&error),
+            Error::Malformed(reason) => Error::Corrupt { path: self.0.clone(), reason },
+            other => other,
+        }
+    }
+
+    /// Converts an error of SQLite.
+    pub(crate) fn convert_error(&self, error: &rusqlite::Error) -> Error {
+        let path = self.0.clone();
+        let (code, message) = match error {
+            rusqlite::Error::SqliteFailure(code, message) => (code, message.clone()),
+            rusqlite::Error::FromSqlConversionFailure(_, _, source) => {
+                return Error::Corrupt { path, reason: source.to_string() };
+            }
+            other => {
+                let code = ffi::Error::new(ffi::SQLITE_ERROR);
+                return Error::Sqlite(rusqlite::Error::SqliteFailure(code, Some(other.to_string())));
+            }
+        };
+        let reason = || message.clone().unwrap_or_else(|| code.to_string());
+        match code.code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+                Error::Locked { path }
+            }
+            ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => {
+                Error::PermissionDenied { path }
+            }
+            ErrorCode::DiskFull => Error::DiskFull { path },
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Corrupt { path, reason: reason() },
+            ErrorCode::SystemIoFailure => {
+                Error::Io { path, source: std::io::Error::other(format!("{}: {code}", reason())) }
+            }
+            _ => Error::Sqlite(rusqlite::Error::SqliteFailure(*code, message)),
+        }
+    }
+}
+
+/// Converts an error of preparing a statement. A generic SQL error means that a table or column does not exist: the
+/// statements themselves are correct, so the schema is damaged.
+pub(crate) fn prepare_error(error: rusqlite::Error) -> Error {
+    match error {
+        rusqlite::Error::SqliteFailure(code, _) | rusqlite::Error::SqlInputError { error: code, .. }
+            if code.extended_code == ffi::SQLITE_ERROR =>
+        {
+            Error::Malformed(error.to_string())
+        }
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(code: i32, variant: &str) {
+        let engine = rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("message".to_owned()));
+        let error = format!("{:?}", DatabasePath(PathBuf::from("/x")).classify_error(Error::Sqlite(engine)));
+        assert!(error.starts_with(variant), "{code}: {error}");
+    }
+
+    #[test]
+    fn result_codes_map_to_errors_that_a_caller_can_act_on() {
+        check(ffi::SQLITE_BUSY, "Locked");
+        check(ffi::SQLITE_BUSY_SNAPSHOT, "Locked");
+        check(ffi::SQLITE_LOCKED, "Locked");
+        check(ffi::SQLITE_READONLY, "PermissionDenied");
+        check(ffi::SQLITE_READONLY_DIRECTORY, "PermissionDenied");
+        check(ffi::SQLITE_CANTOPEN, "PermissionDenied");
+        check(ffi::SQLITE_PERM, "PermissionDenied");
+        check(ffi::SQLITE_FULL, "DiskFull");
+        check(ffi::SQLITE_CORRUPT, "Corrupt");
+        check(ffi::SQLITE_CORRUPT_INDEX, "Corrupt");
+        check(ffi::SQLITE_NOTADB, "Corrupt");
+        check(ffi::SQLITE_IOERR_WRITE, "Io");
+        check(ffi::SQLITE_CONSTRAINT_CHECK, "Sqlite");
+        check(ffi::SQLITE_ERROR, "Sqlite");
+    }
+
+    #[test]
+    fn a_missing_table_is_reported_as_corruption() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE threads (thread_id)").unwrap();
+        for sql in ["SELECT 1 FROM events", "SELECT name FROM threads"] {
+            let error = prepare_error(connection.prepare(sql).unwrap_err());
+            assert!(
+                matches!(DatabasePath(PathBuf::from("/x")).classify_error(error), Error::Corrupt { .. }),
+                "{sql}"
+            );
+        }
+    }
+}

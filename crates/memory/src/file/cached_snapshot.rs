@@ -1,0 +1,222 @@
+//! A reading of agent.md that is kept until the file is another one, and how that is told from a stat. What the file
+//! means is not known here.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use crate::file::{AgentFileSnapshot, ReadExtent};
+use crate::prompt::{PromptSection, build_prompt_section};
+
+/// A file that changed this shortly before it was read may change again without another time of change: the coarsest
+/// file systems count in steps of two seconds.
+const TIMESTAMP_RESOLUTION_MAX: Duration = Duration::from_secs(2);
+
+/// What the file system says about a file without its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    /// Device and inode, where there are any: a file that was replaced is another one.
+    id: (u64, u64),
+    size: u64,
+    modified: Option<SystemTime>,
+    /// When content or attributes last changed; unlike `modified` nobody can set it.
+    changed: Option<SystemTime>,
+}
+
+/// What was read, and when it may be taken for what is there.
+#[derive(Debug)]
+pub(crate) struct CachedSnapshot {
+    pub snapshot: Arc<AgentFileSnapshot>,
+    /// `None`: there was no file.
+    pub stamp: Option<FileStamp>,
+    /// Whether an equal stamp means an equal content.
+    trust: StampTrust,
+    pub permissions: Option<Permissions>,
+    /// Where it was found.
+    pub resolved_path: ResolvedPath,
+    prompt_section: Arc<OnceLock<PromptSection>>,
+}
+
+/// Where a path led.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ResolvedPath {
+    /// The file itself, links resolved.
+    pub target: PathBuf,
+    /// What the link says, when the path is one.
+    pub link: Option<PathBuf>,
+}
+
+/// Whether an equal stamp means an equal content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StampTrust {
+    Trusted,
+    /// The file changed too shortly before it was read.
+    CompareContent,
+}
+
+/// The metadata of a file that is there.
+pub(crate) struct FileStat {
+    /// Identifies the content.
+    pub(crate) stamp: FileStamp,
+    /// The mode, which a new file of that name gets too.
+    pub(crate) permissions: Permissions,
+}
+
+impl FileStamp {
+    /// Returns the stamp and the mode of the file that `path` leads to; `None` without a file.
+    pub(crate) fn read(path: &Path) -> io::Result<Option<FileStat>> {
+        match fs::metadata(path) {
+            Ok(metadata) => {
+                Ok(Some(FileStat { stamp: Self::from(&metadata), permissions: metadata.permissions() }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether a change after `at` cannot have the same stamp.
+    fn is_trustworthy(&self, at: SystemTime) -> bool {
+        let newest = self.changed.or(self.modified);
+        // A time of change that lies ahead of the clock proves nothing.
+        newest
+            .and_then(|newest| at.duration_since(newest).ok())
+            .is_some_and(|age| age > TIMESTAMP_RESOLUTION_MAX)
+    }
+}
+
+impl From<&Metadata> for FileStamp {
+    fn from(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        let (id, changed) = {
+            use std::os::unix::fs::MetadataExt;
+            let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+            let nanos = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
+            (
+                (metadata.dev(), metadata.ino()),
+                SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos)),
+            )
+        };
+        #[cfg(not(unix))]
+        let (id, changed) = ((0, 0), None);
+        Self { id, size: metadata.len(), modified: metadata.modified().ok(), changed }
+    }
+}
+
+impl CachedSnapshot {
+    /// Returns what was read at `at`, after the stamp was taken.
+    pub(crate) fn new(
+        snapshot: AgentFileSnapshot,
+        found: Option<FileStat>,
+        place: ResolvedPath,
+        at: SystemTime,
+    ) -> Self {
+        let unread = Self {
+            snapshot: Arc::new(snapshot),
+            stamp: None,
+            trust: StampTrust::CompareContent,
+            permissions: None,
+            resolved_path: ResolvedPath::default(),
+            prompt_section: Arc::default(),
+        };
+        unread.with_stamp(found, place, at)
+    }
+
+    /// Returns the same content read again at `at`, with what was worked out about it.
+    pub(crate) fn with_stamp(&self, found: Option<FileStat>, place: ResolvedPath, at: SystemTime) -> Self {
+        let (stamp, permissions) = found.map(|stat| (stat.stamp, stat.permissions)).unzip();
+        let trust = match stamp {
+            Some(stamp) if !stamp.is_trustworthy(at) => StampTrust::CompareContent,
+            // It came between the look and the reading.
+            None if !self.snapshot.bytes.is_empty() => StampTrust::CompareContent,
+            Some(_) | None => StampTrust::Trusted,
+        };
+        let (snapshot, section) = (Arc::clone(&self.snapshot), Arc::clone(&self.prompt_section));
+        Self { snapshot, stamp, trust, permissions, resolved_path: place, prompt_section: section }
+    }
+
+    pub(crate) fn has_content(&self, bytes: &[u8], extent: ReadExtent) -> bool {
+        self.snapshot.extent == extent && self.snapshot.bytes == bytes
+    }
+
+    /// Returns whether a file with this stamp holds what was read.
+    pub(crate) fn is_current_for(&self, stamp: Option<FileStamp>) -> bool {
+        self.stamp == stamp && self.trust == StampTrust::Trusted
+    }
+
+    /// Returns whether both saw the same file, or none.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        let is_same_content = Arc::ptr_eq(&self.snapshot, &other.snapshot)
+            || self.has_content(&other.snapshot.bytes, other.snapshot.extent);
+        is_same_content && self.stamp.is_some() == other.stamp.is_some()
+    }
+
+    /// Returns the prompt's section for a thread without a summary.
+    pub(crate) fn prompt_section(&self) -> &PromptSection {
+        self.prompt_section.get_or_init(|| build_prompt_section(&self.snapshot, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(changed: Option<u64>, modified: u64) -> FileStamp {
+        let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        FileStamp { id: (1, 2), size: 3, modified: Some(time(modified)), changed: changed.map(time) }
+    }
+
+    #[test]
+    fn f1_a_stamp_is_trusted_once_no_later_edit_can_have_it() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+        for (changed, modified, settled) in [
+            (Some(90), 90, true),
+            (Some(97), 97, true),
+            (Some(98), 98, false),
+            (Some(100), 100, false),
+            // The clock of the file system is ahead.
+            (Some(200), 200, false),
+            // The time of modification was set back, or ahead, by hand.
+            (Some(100), 10, false),
+            (Some(90), 200, true),
+            // No time of change: the time of modification has to do.
+            (None, 90, true),
+            (None, 99, false),
+        ] {
+            assert_eq!(stamp(changed, modified).is_trustworthy(at), settled, "{changed:?} {modified}");
+        }
+    }
+
+    #[test]
+    fn f1_a_reading_holds_for_its_own_stamp_only() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+        let folder = tempfile::tempdir().unwrap();
+        let permissions = fs::metadata(folder.path()).unwrap().permissions();
+        let reading = |stamp: FileStamp| {
+            CachedSnapshot::new(
+                AgentFileSnapshot::default(),
+                Some(FileStat { stamp, permissions: permissions.clone() }),
+                ResolvedPath::default(),
+                at,
+            )
+        };
+        let old = stamp(Some(10), 10);
+        assert!(reading(old).is_current_for(Some(old)));
+        for other in [
+            FileStamp { id: (1, 3), ..old },
+            FileStamp { size: 4, ..old },
+            stamp(Some(11), 10),
+            stamp(Some(10), 11),
+        ] {
+            assert!(!reading(old).is_current_for(Some(other)), "{other:?}");
+        }
+        assert!(!reading(old).is_current_for(None));
+        let fresh = stamp(Some(99), 99);
+        assert!(!reading(fresh).is_current_for(Some(fresh)));
+        assert!(
+            CachedSnapshot::new(AgentFileSnapshot::default(), None, ResolvedPath::default(), at)
+                .is_current_for(None)
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! Taking secrets out of what is new in the notes, and out of nothing else: what was there before may be a person's own.
+//! Who wrote it is not known here.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use facts::{REDACTED, redact_and_count};
+
+use crate::managed_block;
+
+/// Returns `now` without the secrets that `before` does not hold, and how many they are; `None` when there are none. The
+/// block is left alone.
+pub(super) fn redact_new_secrets(before: &[u8], now: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let known: HashSet<&[u8]> = before.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).collect();
+    let before = String::from_utf8_lossy(before);
+    let (mut clean, mut withheld) = (Vec::with_capacity(now.len()), 0);
+    let mut at = 0;
+    for stretch in new_line_ranges(now, &known) {
+        clean.extend_from_slice(&now[at..stretch.start]);
+        at = stretch.end;
+        let text = String::from_utf8_lossy(&now[stretch.clone()]);
+        match redact_unknown(&text, &before) {
+            Some((text, count)) => {
+                clean.extend_from_slice(text.as_bytes());
+                withheld += count;
+            }
+            None => clean.extend_from_slice(&now[stretch]),
+        }
+    }
+    clean.extend_from_slice(&now[at..]);
+    (withheld > 0).then_some((clean, withheld))
+}
+
+/// Returns where lines follow each other that are not known and not the block's: a key may have several.
+fn new_line_ranges(text: &[u8], known: &HashSet<&[u8]>) -> Vec<Range<usize>> {
+    let managed = managed_block::managed_ranges(text);
+    let mut stretches: Vec<Range<usize>> = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let range = start..start + line.len();
+        start = range.end;
+        let is_managed = managed.iter().any(|part| part.start < range.end && range.start < part.end);
+        if is_managed || known.contains(line.trim_ascii_end()) {
+            continue;
+        }
+        match stretches.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => stretches.push(range),
+        }
+    }
+    stretches
+}
+
+/// Returns the text without the secrets that `known` does not hold; `None` when it has none. Where it cannot be told which
+/// of them `known` holds, all are taken out.
+fn redact_unknown(text: &str, known: &str) -> Option<(String, u64)> {
+    let (safe, count) = redact_and_count(text);
+    if count == 0 {
+        return None;
+    }
+    let (clean, withheld) =
+        redact_except_known(text, &safe, known).unwrap_or_else(|| (safe.into_owned(), count));
+    (withheld > 0).then_some((clean, withheld))
+}
+
+/// Returns the text with the secrets that `known` holds and without the others, and how many these are; `None` when it
+/// cannot be told where in the text a secret of `safe` stands.
+fn redact_except_known(text: &str, safe: &str, known: &str) -> Option<(String, u64)> {
+    let (mut clean, mut withheld) = (String::with_capacity(text.len()), 0);
+    let mut rest = text;
+    let mut parts = safe.split(REDACTED).peekable();
+    let mut left = safe.matches(REDACTED).count();
+    while let Some(part) = parts.next() {
+        // What stands around secrets is in both texts, in the same order.
+        rest = rest.strip_prefix(part)?;
+        clean.push_str(part);
+        let Some(next) = parts.peek() else { break };
+        left -= 1;
+        let end = match (next.is_empty(), left) {
+            (true, 0) => rest.len(),
+            // Nothing parts it from the next one.
+            (true, _) => return None,
+            (false, _) => rest.find(*next)?,
+        };
+        let secret = &rest[..end];
+        if secret == REDACTED || known.contains(secret) {
+            clean.push_str(secret);
+        } else {
+            clean.push_str(REDACTED);
+            withheld += 1;
+        }
+        rest = &rest[end..];
+    }
+    rest.is_empty().then_some((clean, withheld))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "sk-ant-api03-abcdefghijklmnop1234";
+
+    fn check(before: &str, now: &str, expected: Option<(&str, u64)>) {
+        let clean = redact_new_secrets(before.as_bytes(), now.as_bytes());
+        let clean = clean.map(|(text, withheld)| (String::from_utf8(text).unwrap(), withheld));
+        assert_eq!(clean, expected.map(|(text, withheld)| (text.to_owned(), withheld)), "{now:?}");
+    }
+
+    #[test]
+    fn m16_what_is_new_is_kept_without_its_secrets() {
+        check("- a\n", "- a\n- b\n", None);
+        check("", &format!("- {KEY}"), Some(("- [redacted]", 1)));
+        check(
+            "- a\r\n",
+            &format!("- a\r\n- {KEY}\r\nand {KEY} too\r\n"),
+            Some(("- a\r\n- [redacted]\r\nand [redacted] too\r\n", 2)),
+        );
+        check("password=\n", "password=s3cr3tvalue\n", Some(("password=[redacted]\n", 1)));
+        let pem = "-----BEGIN PRIVATE KEY-----\nMIIB\nAAAA\n-----END PRIVATE KEY-----\nafter\n";
+        check("- a\n", &format!("- a\n{pem}"), Some(("- a\n[redacted]\nafter\n", 1)));
+    }
+
+    #[test]
+    fn m16_what_a_person_wrote_before_is_theirs() {
+        let own = format!("- mine: {KEY}\n");
+        check(&own, &format!("{own}- b\n"), None);
+        // Moved, and changed beside it.
+        check(&format!("{own}- b\n"), &format!("- b\n{own}"), None);
+        check(&own, &format!("- mine is still: {KEY}\n"), None);
+        let more = format!("- mine: {KEY}, not ghp_abcdefghijklmnopqrstuvwxyz0123456789\n");
+        check(&own, &more, Some((&format!("- mine: {KEY}, not [redacted]\n"), 1)));
+        check("- [redacted]\n", "- still [redacted]\n", None);
+    }
+
+    #[test]
+    fn m16_what_cannot_be_told_apart_is_withheld_whole() {
+        // A secret beside what stands for one, with nothing between them.
+        check(
+            "",
+            "- [redacted]ghp_abcdefghijklmnopqrstuvwxyz0123456789\n",
+            Some(("- [redacted][redacted]\n", 1)),
+        );
+        let pem = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----";
+        check("", &format!("{pem}{pem}\n"), Some(("[redacted][redacted]\n", 2)));
+        check("", &format!("{pem}\n{pem}\n"), Some(("[redacted]\n[redacted]\n", 2)));
+        // A line end is in the key, and behind it.
+        check("", &format!("{pem}\n"), Some(("[redacted]\n", 1)));
+    }
+
+    #[test]
+    fn f4_the_block_is_left_alone() {
+        let block = format!("{}\n{KEY}\n{}\n", managed_block::OPEN_TAG, managed_block::CLOSE_TAG);
+        check("", &block, None);
+        check("", &format!("{KEY}\n{block}"), Some((&format!("[redacted]\n{block}"), 1)));
+    }
+}

@@ -1,0 +1,294 @@
+//! Where the markers of a text are, and which of them form blocks. What to do about them is decided elsewhere.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use super::{CLOSE_TAG, HEADING, OPEN_TAG, skip_bom};
+
+/// Which tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MarkerTag {
+    Open,
+    Close,
+}
+
+/// A block.
+#[derive(Debug, Clone)]
+pub(super) struct BlockSpan {
+    /// Both tags and all between.
+    pub range: Range<usize>,
+    /// All between the tags.
+    pub content: Range<usize>,
+    /// The line of the opening tag, from 1.
+    pub line: usize,
+}
+
+/// A marker that belongs to no block.
+#[derive(Debug, Clone)]
+pub(super) struct StrayMarker {
+    pub tag: MarkerTag,
+    pub range: Range<usize>,
+    /// Its line, from 1.
+    pub line: usize,
+}
+
+/// What [`scan`] found.
+#[derive(Debug, Clone, Default)]
+pub(super) struct MarkerScan {
+    pub blocks: Vec<BlockSpan>,
+    /// The markers outside blocks, in order.
+    pub stray_markers: Vec<StrayMarker>,
+    /// Where the first fence or comment begins that is never closed.
+    pub unterminated_at: Option<usize>,
+    /// The end of the first line that is the block's heading.
+    pub heading_end: Option<usize>,
+}
+
+/// A line: its text is `start..end`, the next one begins at `next`.
+#[derive(Debug, Clone)]
+pub(super) struct LineSpan {
+    pub start: usize,
+    /// The end of its text, before `\n` or `\r\n`.
+    pub end: usize,
+    /// The first byte of the next line.
+    pub next: usize,
+}
+
+/// Returns the lines of `text`; a text without any has one empty line.
+pub(super) fn split_lines(text: &[u8]) -> Vec<LineSpan> {
+    let mut all = Vec::new();
+    let mut start = 0;
+    for part in text.split_inclusive(|byte| *byte == b'\n') {
+        let next = start + part.len();
+        let body = part.strip_suffix(b"\n").map_or(part, |body| body.strip_suffix(b"\r").unwrap_or(body));
+        all.push(LineSpan { start, end: start + body.len(), next });
+        start = next;
+    }
+    if all.is_empty() {
+        all.push(LineSpan { start: 0, end: 0, next: 0 });
+    }
+    all
+}
+
+/// Returns the blocks and stray markers of `text`.
+pub(super) fn scan_markers(text: &[u8]) -> MarkerScan {
+    let all = split_lines(text);
+    let scanner = MarkerScanner { text, lines: &all, unterminated: Cell::default() };
+    let mut found = MarkerScan::default();
+    let mut index = 0;
+    while index < all.len() {
+        match scanner.hidden_region_at(index) {
+            HiddenRegion::Until(next) => {
+                index = next;
+                continue;
+            }
+            HiddenRegion::Unterminated => {
+                found.unterminated_at.get_or_insert(skip_bom(text, all[index].start));
+            }
+            HiddenRegion::Nothing => {}
+        }
+        index = scanner.scan_visible_line(index, &mut found);
+    }
+    found
+}
+
+/// Returns whether the line is the block's heading.
+pub(super) fn is_heading(text: &[u8], line: &LineSpan) -> bool {
+    let start = skip_bom(text, line.start);
+    text[start..line.end].trim_ascii_end() == HEADING.as_bytes()
+}
+
+/// What a line hides.
+enum HiddenRegion {
+    /// A closed fence or comment, up to that line.
+    Until(usize),
+    /// A fence or comment begins and is never closed.
+    Unterminated,
+    /// No fence or comment begins here.
+    Nothing,
+}
+
+struct MarkerScanner<'a> {
+    text: &'a [u8],
+    lines: &'a [LineSpan],
+    /// Searches that reached the end of the text for nothing, so that a thousand unclosed fences cost one search.
+    unterminated: Cell<[Option<UnterminatedRegion>; 3]>,
+}
+
+/// From this line on, nothing closes a fence of at least this length (or a comment).
+#[derive(Clone, Copy)]
+struct UnterminatedRegion {
+    line: usize,
+    length: usize,
+}
+
+impl MarkerScanner<'_> {
+    /// Reads a line that no fence or comment hides; returns the line to go on with.
+    fn scan_visible_line(&self, index: usize, found: &mut MarkerScan) -> usize {
+        if found.heading_end.is_none() && is_heading(self.text, &self.lines[index]) {
+            found.heading_end = Some(self.lines[index].next);
+        }
+        let Some((tag, range)) = self.tag_at_start(index) else {
+            return index + 1;
+        };
+        if tag == MarkerTag::Open
+            && let Some((close, last)) = self.find_closing_tag(index, range.end)
+        {
+            let content = range.end..close.start;
+            found.blocks.push(BlockSpan { range: range.start..close.end, content, line: index + 1 });
+            return last + 1;
+        }
+        found.stray_markers.push(StrayMarker { tag, range, line: index + 1 });
+        index + 1
+    }
+
+    /// Returns the closing tag that belongs to an opening one, and its line.
+    fn find_closing_tag(&self, opened_in: usize, from: usize) -> Option<(Range<usize>, usize)> {
+        let first = from..self.lines[opened_in].end;
+        if let Some(at) = find_bytes(&self.text[first.clone()], CLOSE_TAG.as_bytes()) {
+            let start = first.start + at;
+            return Some((start..start + CLOSE_TAG.len(), opened_in));
+        }
+        let mut index = opened_in + 1;
+        while index < self.lines.len() {
+            if let HiddenRegion::Until(next) = self.hidden_region_at(index) {
+                index = next;
+                continue;
+            }
+            match self.tag_at_start(index) {
+                Some((MarkerTag::Close, range)) => return Some((range, index)),
+                Some((MarkerTag::Open, _)) => return None,
+                None => {}
+            }
+            if let Some(range) = self.closing_tag_at_end(index) {
+                return Some((range, index));
+            }
+            index += 1;
+        }
+        None
+    }
+
+    fn closing_tag_at_end(&self, index: usize) -> Option<Range<usize>> {
+        let line = &self.lines[index];
+        let body = self.text[line.start..line.end].trim_ascii_end();
+        let before = body.strip_suffix(CLOSE_TAG.as_bytes())?;
+        let end = line.start + body.len();
+        // A tag alone behind a deep indent is indented code.
+        (!before.trim_ascii().is_empty()).then(|| end - CLOSE_TAG.len()..end)
+    }
+
+    /// Returns the marker the line begins with, behind at most three spaces.
+    fn tag_at_start(&self, index: usize) -> Option<(MarkerTag, Range<usize>)> {
+        let (start, body) = self.unindented_text(index)?;
+        [(MarkerTag::Open, OPEN_TAG), (MarkerTag::Close, CLOSE_TAG)]
+            .into_iter()
+            .find(|(_, word)| body.starts_with(word.as_bytes()))
+            .map(|(tag, word)| (tag, start..start + word.len()))
+    }
+
+    /// Returns what a fence or comment that begins on this line hides.
+    fn hidden_region_at(&self, index: usize) -> HiddenRegion {
+        let Some((_, body)) = self.unindented_text(index) else {
+            return HiddenRegion::Nothing;
+        };
+        let Some(region) = MarkdownRegion::parse_opening(body) else {
+            return HiddenRegion::Nothing;
+        };
+        match self.closing_line(index, &region) {
+            Some(last) if self.has_whole_blocks(index + 1..last) => HiddenRegion::Until(last + 1),
+            Some(_) => HiddenRegion::Nothing,
+            None => HiddenRegion::Unterminated,
+        }
+    }
+
+    /// Returns the line that closes the region that begins on line `index`.
+    fn closing_line(&self, index: usize, region: &MarkdownRegion) -> Option<usize> {
+        let (slot, length) = region.search_key();
+        let mut endless = self.unterminated.get();
+        if endless[slot].is_some_and(|known| index >= known.line && length >= known.length) {
+            return None;
+        }
+        let mut rest = index..self.lines.len();
+        let last = match region {
+            MarkdownRegion::Comment => rest.find(|i| find_bytes(self.line_text(*i), b"-->").is_some()),
+            MarkdownRegion::Fence { mark, length } => rest.skip(1).find(|i| {
+                self.unindented_text(*i).is_some_and(|(_, body)| is_fence_end(body, *mark, *length))
+            }),
+        };
+        if last.is_none() {
+            endless[slot] = Some(UnterminatedRegion { line: index, length });
+            self.unterminated.set(endless);
+        }
+        last
+    }
+
+    /// Returns whether the markers in `range` come in pairs, so that hiding these lines cuts no block in two.
+    fn has_whole_blocks(&self, range: Range<usize>) -> bool {
+        let mut open = false;
+        for index in range {
+            match self.tag_at_start(index) {
+                Some((MarkerTag::Open, _)) if open => return false,
+                Some((MarkerTag::Open, tag)) => {
+                    open = find_bytes(&self.text[tag.end..self.lines[index].end], CLOSE_TAG.as_bytes())
+                        .is_none();
+                }
+                Some((MarkerTag::Close, _)) if !open => return false,
+                Some((MarkerTag::Close, _)) => open = false,
+                None if open && self.closing_tag_at_end(index).is_some() => open = false,
+                None => {}
+            }
+        }
+        !open
+    }
+
+    fn line_text(&self, index: usize) -> &[u8] {
+        let line = &self.lines[index];
+        &self.text[skip_bom(self.text, line.start).min(line.end)..line.end]
+    }
+
+    /// Returns where the line's text begins behind at most three spaces, and the text; `None` for indented code.
+    fn unindented_text(&self, index: usize) -> Option<(usize, &[u8])> {
+        let body = self.line_text(index);
+        let indent = body.iter().take_while(|byte| **byte == b' ').count();
+        (indent <= 3).then(|| (self.lines[index].end - (body.len() - indent), &body[indent..]))
+    }
+}
+
+/// Lines that hide markers.
+enum MarkdownRegion {
+    /// An HTML comment that begins a line.
+    Comment,
+    /// A code fence: its character and how many of them.
+    Fence { mark: u8, length: usize },
+}
+
+impl MarkdownRegion {
+    fn parse_opening(body: &[u8]) -> Option<Self> {
+        if body.starts_with(b"<!--") {
+            return Some(Self::Comment);
+        }
+        let mark = *body.first().filter(|mark| matches!(mark, b'`' | b'~'))?;
+        let length = body.iter().take_while(|byte| **byte == mark).count();
+        // A backtick in the info string makes the line inline code.
+        let inline = mark == b'`' && body[length..].contains(&b'`');
+        (length >= 3 && !inline).then_some(Self::Fence { mark, length })
+    }
+
+    /// Returns which search for an end this is, and the length it needs.
+    const fn search_key(&self) -> (usize, usize) {
+        match self {
+            Self::Comment => (0, 0),
+            Self::Fence { mark: b'`', length } => (1, *length),
+            Self::Fence { length, .. } => (2, *length),
+        }
+    }
+}
+
+fn is_fence_end(body: &[u8], mark: u8, length: usize) -> bool {
+    let run = body.iter().take_while(|byte| **byte == mark).count();
+    run >= length && body[run..].trim_ascii().is_empty()
+}
+
+fn find_bytes(text: &[u8], word: &[u8]) -> Option<usize> {
+    text.windows(word.len()).position(|part| part == word)
+}

@@ -1,0 +1,162 @@
+//! How agent.md and a thread's handed-over summary appear in the system prompt: as delimited, inert reference data.
+//! Whose summary it is and when it is due is decided by the caller.
+
+use model::untrusted_text;
+use protocol::CarryOver;
+
+use crate::file::{AGENT_MD_BYTES_MAX, AgentFileSnapshot, ReadExtent};
+use crate::managed_block::{self, PLACEHOLDER};
+
+/// The frame around the facts that go along with a handed-over summary.
+const CARRIED_OVER_TEMPLATE: &str = include_str!("../prompts/carried_over.md");
+/// The frame around both texts.
+const AGENT_MD_TEMPLATE: &str = include_str!("../prompts/agent_md.md");
+
+/// What a summary is followed by.
+const ORIGINAL_MESSAGES: &str = include_str!("../prompts/original_messages.md");
+
+/// A piece of the system prompt and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptSection {
+    /// What the model reads.
+    pub text: String,
+    /// What a `memory_read` event records.
+    pub sources: Vec<PromptSource>,
+}
+
+/// Something a prompt was made from, by hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptSource {
+    /// What it is: `agent.md`, `current_thread_summary`, or the name of a prompt file.
+    pub name: &'static str,
+    /// Lowercase hex SHA-256 of its bytes.
+    pub sha256: String,
+}
+
+/// What the template is filled with.
+struct AgentMdFields {
+    agent_md: String,
+    current_thread_summary: String,
+}
+
+/// What a thread was handed: the summary a person accepted, and the facts they saw beside it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct InheritedSummary {
+    /// The summary, as it was accepted.
+    pub summary_md: String,
+    /// The facts.
+    pub carry_over: CarryOver,
+}
+
+/// Returns the part of the system prompt that carries `agent_md` and what this very thread was handed.
+///
+/// What the file's block holds belongs to another thread and never appears; without a summary the placeholder does.
+/// With one, the section says how to find the messages it was made from. Comments outside code fences are left out.
+/// Whatever could be read as a tag is escaped.
+pub fn build_prompt_section(
+    agent_md: &AgentFileSnapshot,
+    summary: Option<&InheritedSummary>,
+) -> PromptSection {
+    let without_block = managed_block::remove_blocks(&agent_md.bytes);
+    let notes = strip_comments(&String::from_utf8_lossy(&without_block));
+    let mut notes = untrusted_text::neutralize(notes.trim_start_matches('\u{feff}').trim());
+    match agent_md.extent {
+        ReadExtent::Whole => {}
+        ReadExtent::Beginning => {
+            notes.push_str(&format!(
+                "\n[agent.md is longer than {AGENT_MD_BYTES_MAX} bytes; the rest is left out]"
+            ));
+        }
+    }
+    let mut sources = vec![
+        PromptSource { name: "agent.md", sha256: agent_md.sha256.clone() },
+        PromptSource { name: "prompts/agent_md.md", sha256: protocol::sha256_hex(AGENT_MD_TEMPLATE) },
+    ];
+    let shown = summary
+        .map_or_else(|| PLACEHOLDER.to_owned(), |summary| untrusted_text::neutralize(&summary.summary_md));
+    let mut text = fill_template(&AgentMdFields { agent_md: notes, current_thread_summary: shown });
+    if let Some(summary) = summary {
+        sources.push(PromptSource {
+            name: "current_thread_summary",
+            sha256: protocol::sha256_hex(&summary.summary_md),
+        });
+        let facts = facts::render_carry_over(&summary.carry_over);
+        if !facts.is_empty() {
+            sources.push(PromptSource { name: "carried_over", sha256: protocol::sha256_hex(&facts) });
+            text.push('\n');
+            text.push_str(&CARRIED_OVER_TEMPLATE.replace("{{facts}}", &facts));
+        }
+        let hint = protocol::sha256_hex(ORIGINAL_MESSAGES);
+        sources.push(PromptSource { name: "prompts/original_messages.md", sha256: hint });
+        text.push('\n');
+        text.push_str(ORIGINAL_MESSAGES);
+    }
+    PromptSection { text, sources }
+}
+
+/// Fills the template in one pass, so that a placeholder in a value stays text.
+fn fill_template(fields: &AgentMdFields) -> String {
+    let mut text = String::with_capacity(
+        AGENT_MD_TEMPLATE.len() + fields.agent_md.len() + fields.current_thread_summary.len(),
+    );
+    let mut rest = AGENT_MD_TEMPLATE;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) = after.split_once("}}").expect("a test reads the template to its end");
+        text.push_str(before);
+        text.push_str(
+            template_field(fields, name).expect("a test looks up every placeholder of the template"),
+        );
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+fn template_field<'a>(fields: &'a AgentMdFields, name: &str) -> Option<&'a str> {
+    match name {
+        "agent_md" => Some(&fields.agent_md),
+        "current_thread_summary" => Some(&fields.current_thread_summary),
+        _ => None,
+    }
+}
+
+/// Returns `text` without HTML comments; those in code fences and unclosed ones stay.
+fn strip_comments(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut fence: Option<&str> = None;
+    let mut rest = text;
+    // False once a comment was found that nothing closes: no later one is closed either.
+    let mut closable = true;
+    while !rest.is_empty() {
+        let line = &rest[..rest.find('\n').map_or(rest.len(), |at| at + 1)];
+        let opened = if fence.is_none() && closable { line.find("<!--") } else { None };
+        match opened.and_then(|at| Some((at, at + 4 + rest[at + 4..].find("-->")? + 3))) {
+            Some((from, to)) => {
+                kept.push_str(&rest[..from]);
+                rest = &rest[to..];
+                if kept.is_empty() || kept.ends_with('\n') {
+                    rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n')).unwrap_or(rest);
+                }
+            }
+            None => {
+                closable &= opened.is_none();
+                fence = open_fence_after(fence, line.trim());
+                kept.push_str(line);
+                rest = &rest[line.len()..];
+            }
+        }
+    }
+    kept
+}
+
+/// Returns the mark of the fence that is open after `line`.
+fn open_fence_after<'a>(open: Option<&'a str>, line: &str) -> Option<&'a str> {
+    match open {
+        Some(mark) if line.starts_with(mark) && line.trim_start_matches(&mark[..1]).is_empty() => None,
+        Some(mark) => Some(mark),
+        None => ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Drafting and deciding a handoff, with their progress on the screen. Keys that are typed meanwhile are kept; Ctrl-C stops
+//! the work.
+
+use agent::{Agent, CancellationToken, HandoffOutcome, FrameSender, HandoffRequestOptions, PendingHandoff};
+use protocol::{Decision, Decisions, HandoffId, ThreadId};
+use terminal::{TurnTotals, TypeAheadBuffer};
+
+use super::{HandoffReviewSession, single_decision};
+use crate::commands::CommandContext;
+use crate::commands::agent_work::{WorkResult, WorkDisplay, WorkVisibility, is_interactive, run_with_notices, run_with_display};
+use crate::exit::CliFailure;
+
+/// The label of the progress until the run reports its first phase.
+const PHASE_LABEL: &str = "working on the handoff";
+
+/// Drafts a handoff, or returns the pending one; `None` if the person stopped it and no draft was kept. Text that is typed
+/// meanwhile goes to `typed`.
+///
+/// # Errors
+/// Fails if there is nothing to hand off, if another run is active, if the thread has a different pending handoff, or if the
+/// journal fails.
+pub(crate) async fn draft_handoff(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    request: HandoffRequestOptions,
+    typed: &mut TypeAheadBuffer,
+) -> Result<Option<PendingHandoff>, CliFailure> {
+    let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| {
+        agent.handoffs().request(thread_id, request, frames, cancel).await
+    };
+    let result = match is_interactive(context) {
+        true => {
+            let display = WorkDisplay { label: PHASE_LABEL, visibility: WorkVisibility::Progress };
+            run_with_display(context, display, typed, &mut TurnTotals::default(), work).await?
+        }
+        false => run_with_notices(context, work).await?,
+    };
+    match result.output {
+        Ok(pending) => Ok(Some(pending)),
+        // A handoff that exists in spite of the stop must be reported.
+        Err(error) if result.is_stopped => match has_undecided_handoff(context, thread_id).await? {
+            true => Err(error.into()),
+            false => Ok(None),
+        },
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns whether the thread has a handoff without a decision.
+async fn has_undecided_handoff(context: &CommandContext, thread_id: ThreadId) -> Result<bool, CliFailure> {
+    let handoffs = context.agent.handoffs().undecided().await?;
+    Ok(handoffs.iter().any(|entry| entry.handoff.parent_thread_id == thread_id))
+}
+
+/// Decides a handoff without a review, and prints the notices of the run that follows.
+///
+/// # Errors
+/// The outer error is a failure of the terminal. The inner error says that the decision was refused: it is invalid, or another
+/// client has decided the handoff.
+pub(crate) async fn decide_handoff(
+    context: &CommandContext,
+    handoff_id: HandoffId,
+    decisions: &Decisions,
+) -> Result<agent::Result<HandoffOutcome>, CliFailure> {
+    let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| {
+        agent.handoffs().decide(handoff_id, decisions, frames, cancel).await
+    };
+    Ok(run_with_notices(context, work).await?.output)
+}
+
+impl HandoffReviewSession<'_> {
+    /// Decides the handoff under review, shows the run that follows, and adds its totals.
+    pub(super) async fn run_decision(
+        &mut self,
+        decision: Decision,
+    ) -> Result<WorkResult<agent::Result<HandoffOutcome>>, CliFailure> {
+        let (handoff_id, decisions) = (self.pending.handoff.handoff_id, single_decision(decision));
+        let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| {
+            agent.handoffs().decide(handoff_id, &decisions, frames, cancel).await
+        };
+        if !is_interactive(self.context) {
+            return run_with_notices(self.context, work).await;
+        }
+        let pending_calls = std::mem::take(&mut self.totals.pending_calls);
+        let mut totals = TurnTotals { pending_calls, ..TurnTotals::default() };
+        let display = WorkDisplay { label: PHASE_LABEL, visibility: self.visibility };
+        let result = run_with_display(self.context, display, self.type_ahead, &mut totals, work).await?;
+        if let Ok(decided) = &result.output {
+            totals.usage = decided.end.usage;
+        }
+        self.totals.pending_calls = std::mem::take(&mut totals.pending_calls);
+        self.totals.lost_after = totals.lost_after.or(self.totals.lost_after);
+        self.totals.add(totals);
+        Ok(result)
+    }
+}

@@ -1,0 +1,186 @@
+//! A person's own text for the summary, written in their editor, or field by field if there is no editor. Text that was not
+//! accepted is kept for the next edit and saved in a file at the end of the review, so that it is never lost.
+
+mod confirm;
+mod fields;
+
+use std::io::Write;
+
+use agent::PendingHandoff;
+use protocol::{Decision, Proposal};
+use serde_json::{Map, json};
+use terminal::editor::{self, EditOutcome};
+use terminal::{sanitize_line, sanitize_path, wrap};
+
+use self::confirm::{ConfirmAnswer, confirm_text};
+use self::fields::SummaryFields;
+use super::build_edit_decision;
+use crate::commands::CommandContext;
+use crate::exit::{self, ExitReason, CliFailure};
+
+/// The first line of the comment in the editor. After a refused text, the reason for the refusal replaces it.
+const EDITOR_HELP: &str =
+    "The new thread will get this text. Edit it, save and close the editor; you are asked before it is accepted.";
+/// The remaining lines of the comment. The comment always has the same number of lines, so that the line numbers in errors
+/// match those in the editor.
+const EDITOR_HELP_DETAILS: &str =
+    "Leave it unchanged to return to the question. Each line that begins with - is an item, under its heading:\n\
+     Objective, Progress, Decisions, Next steps, Blockers or Artifacts. This comment is not part of the text.";
+
+/// The editor of a person's own text. It keeps text that was not accepted.
+#[derive(Debug, Default)]
+pub(super) struct UserTextEditor {
+    unsaved: Option<UserText>,
+}
+
+/// A text that a person wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum UserText {
+    /// Markdown from their editor.
+    Markdown(String),
+    /// Fields that they were asked for.
+    Fields(SummaryFields),
+}
+
+impl UserTextEditor {
+    /// Lets the person edit the text of the proposal, and returns their decision; `None` if they return to the question.
+    /// `refused` is the reason why the last text was refused.
+    ///
+    /// # Errors
+    /// Fails if the terminal fails. A failure of the editor is reported instead.
+    pub(super) fn edit(
+        &mut self,
+        context: &CommandContext,
+        pending: &PendingHandoff,
+        refused: Option<&str>,
+    ) -> Result<Option<Decision>, CliFailure> {
+        let decision = match editor::is_available() {
+            true => match self.edit_in_editor(context, pending, refused) {
+                Err(CliFailure::Reported(failure)) => {
+                    exit::print_failure(&failure, context.format);
+                    match failure.code == ExitReason::Config {
+                        // The configured editor cannot be started, so the person writes without one.
+                        true => self.edit_by_field(context, pending)?,
+                        false => None,
+                    }
+                }
+                decision => decision?,
+            },
+            false => self.edit_by_field(context, pending)?,
+        };
+        if decision.is_none() {
+            self.print_reminder(context)?;
+        }
+        Ok(decision)
+    }
+
+    /// Prints how to edit the kept text again, if there is any.
+    pub(super) fn print_reminder(&self, context: &CommandContext) -> Result<(), CliFailure> {
+        if self.unsaved.is_some() {
+            let text = "Your text is kept: Edit opens it again.";
+            context.screen.print_line(wrap(text, context.screen.text_columns(), "", ""))?;
+        }
+        Ok(())
+    }
+
+    /// Discards the kept text, because it was accepted.
+    pub(super) fn discard_unsaved(&mut self) {
+        self.unsaved = None;
+    }
+
+    /// Saves the kept text, if there is any, to a new file in the home folder, and prints its path. `shown` is the proposal
+    /// that was edited.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub(super) fn save_to_file(&mut self, context: &CommandContext, shown: &Proposal) -> Result<(), CliFailure> {
+        let Some(unsaved) = self.unsaved.take() else { return Ok(()) };
+        let text = match unsaved {
+            UserText::Markdown(text) => text,
+            UserText::Fields(fields) => fields.to_markdown(&shown.summary_json),
+        };
+        let id = shown.handoff_id.to_string();
+        let prefix = format!("handoff-{}-", &id[..id.len().min(8)]);
+        let mut file = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(".md")
+            .tempfile_in(context.agent.home().root())?;
+        file.write_all(text.as_bytes())?;
+        let (_, path) = file.keep().map_err(|error| error.error)?;
+        Ok(context.screen.print_line(format!("Your text is saved in {}", sanitize_path(&path)))?)
+    }
+
+    /// Opens the editor until the person accepts their text or returns to the question.
+    fn edit_in_editor(
+        &mut self,
+        context: &CommandContext,
+        pending: &PendingHandoff,
+        refused: Option<&str>,
+    ) -> Result<Option<Decision>, CliFailure> {
+        let mut refused = refused;
+        loop {
+            let Some((text, first_line)) = self.open_editor(context, pending, refused.take())? else {
+                return Ok(None);
+            };
+            self.unsaved = Some(UserText::Markdown(text.clone()));
+            let shown = &pending.proposal;
+            match confirm_text(&context.screen, &shown.summary_md, &text)? {
+                Some(ConfirmAnswer::Accept) => {}
+                Some(ConfirmAnswer::EditAgain) => continue,
+                None => return Ok(None),
+            }
+            // Blank lines replace the comment, so that the line numbers in errors match those in the editor.
+            let summary_md = format!("{}{text}", "\n".repeat(first_line.saturating_sub(1)));
+            return Ok(Some(Decision::Approve {
+                args: Some(Map::from_iter([("summary_md".to_owned(), json!(summary_md))])),
+                summary_sha256: Some(shown.summary_sha256.clone()),
+            }));
+        }
+    }
+
+    /// Opens the editor and returns the edited text and the number of its first line in the editor; `None` if the person
+    /// changed nothing.
+    fn open_editor(
+        &self,
+        context: &CommandContext,
+        pending: &PendingHandoff,
+        refused: Option<&str>,
+    ) -> Result<Option<(String, usize)>, CliFailure> {
+        let shown = &pending.proposal;
+        let (text, is_kept) = match &self.unsaved {
+            Some(UserText::Markdown(text)) => (text.clone(), true),
+            Some(UserText::Fields(_)) | None => (shown.summary_md.clone(), false),
+        };
+        let first = refused
+            .map_or_else(|| EDITOR_HELP.to_owned(), |reason| format!("The text was refused: {}", sanitize_line(reason)));
+        match editor::edit_text(context.agent.home().root(), &format!("{first}\n{EDITOR_HELP_DETAILS}"), &text)? {
+            EditOutcome::Changed { text, first_line } => Ok(Some((text, first_line))),
+            // A kept text that is closed again without a change is meant as it is, unless it was refused.
+            EditOutcome::Unchanged if is_kept && refused.is_none() => Ok(Some((text, 1))),
+            EditOutcome::Unchanged => {
+                context.screen.print_line("The text was not changed.")?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Asks for each field of the summary, and returns the edit as a decision if the person changed and accepted it.
+    fn edit_by_field(
+        &mut self,
+        context: &CommandContext,
+        pending: &PendingHandoff,
+    ) -> Result<Option<Decision>, CliFailure> {
+        let shown = SummaryFields::from_summary(&pending.proposal.summary_json);
+        let mut fields = match &self.unsaved {
+            Some(UserText::Fields(fields)) => fields.clone(),
+            Some(UserText::Markdown(_)) | None => shown.clone(),
+        };
+        let is_accepted = fields.ask_until_accepted(&context.screen, &pending.proposal)?;
+        self.unsaved = (fields != shown).then(|| UserText::Fields(fields.clone()));
+        if self.unsaved.is_none() {
+            context.screen.print_line("The text was not changed.")?;
+        }
+        let args = Map::from_iter([("summary_json".to_owned(), fields.to_json())]);
+        Ok((is_accepted && self.unsaved.is_some()).then(|| build_edit_decision(pending, args)))
+    }
+}

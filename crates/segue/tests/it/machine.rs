@@ -1,7 +1,0 @@
-//! What a test needs of a machine: a home folder with the binary, a terminal, and a server.
-
-pub mod collector;
-pub mod fleet;
-pub mod sandbox;
-pub mod serving;
-pub mod terminal;

@@ -1,0 +1,169 @@
+//! What fills the model's window: each part with its size, how much is free, and when the conversation will be condensed.
+//! The sizes are given; none is worked out anew.
+
+use agent::{ContextPart, ContextReport};
+
+use crate::screen::{CursorMode, Screen};
+use crate::text::amount::format_tokens;
+use crate::text::sanitize::sanitize_line;
+use crate::text::table::{TableColumn, table};
+use crate::text::wrap::wrap;
+
+/// The columns of the bar that shows the window.
+const BAR_COLUMNS: usize = 40;
+/// The pictures of the parts in it, in turn.
+const BAR_GLYPHS: [char; 8] = ['█', '▓', '▒', '▚', '▤', '▥', '▦', '▧'];
+/// The picture of what is free.
+const FREE_GLYPH: char = '░';
+
+/// Returns the lines that tell what a request would hold.
+pub fn render_report(screen: &Screen, report: &ContextReport) -> Vec<String> {
+    let style = screen.style;
+    let window = report.window_tokens.unwrap_or(report.tokens).max(1);
+    let of = match report.window_tokens {
+        Some(window) => format!("about {} of {} tokens", format_tokens(report.tokens), format_tokens(window)),
+        None if report.model.is_none() => format!("about {} tokens", format_tokens(report.tokens)),
+        None => format!("about {} tokens; the model's window is not known", format_tokens(report.tokens)),
+    };
+    let mut lines = vec![style.bold(sanitize_line(report.model.as_deref().unwrap_or("no model"))), style.dim(of)];
+    // A bar says nothing to whoever has it read out, or reads it as a program.
+    let has_bar = screen.cursor == CursorMode::Free;
+    if has_bar {
+        lines.push(usage_bar(report, window, BAR_COLUMNS.min(screen.columns.saturating_sub(2))));
+    }
+    let percent = |tokens: u64| format!("{} %", (tokens * 100).div_ceil(window));
+    // Neither does the picture a part has in it.
+    let named = |picture: char, name: &str| match has_bar {
+        true => format!("{picture} {}", sanitize_line(name)),
+        false => sanitize_line(name),
+    };
+    let parts = report.parts.iter().zip(BAR_GLYPHS.iter().cycle());
+    let row = |(part, picture): (&ContextPart, &char)| {
+        vec![named(*picture, &part.name), format_tokens(part.tokens), percent(part.tokens)]
+    };
+    let mut rows: Vec<Vec<String>> = parts.map(row).collect();
+    if let Some(window) = report.window_tokens {
+        let free = window.saturating_sub(report.tokens);
+        rows.push(vec![named(FREE_GLYPH, "free"), format_tokens(free), percent(free)]);
+    }
+    let columns = [TableColumn::Flexible("PART"), TableColumn::Right("TOKENS"), TableColumn::Right("SHARE")];
+    lines.extend(table(screen, &columns, &rows));
+    let noun = if report.message_count == 1 { "message" } else { "messages" };
+    let told = [Some(format!("{} {noun}", report.message_count)), compacted_line(report), Some(next_compaction_line(report))];
+    let say = |text: String| style.dim(wrap(&text, screen.text_columns(), "", "  "));
+    lines.extend(told.into_iter().flatten().map(say));
+    lines
+}
+
+/// Returns what of the thread is condensed.
+fn compacted_line(report: &ContextReport) -> Option<String> {
+    let condensed = report.condensed.as_ref()?;
+    let part = condensed.part;
+    let size = report.parts.iter().find(|sent| sent.name == part).map_or(0, |sent| sent.tokens);
+    Some(format!(
+        "Everything up to #{} is condensed: {} tokens of {part} stand for it (marker #{}).",
+        condensed.last_seq,
+        format_tokens(size),
+        condensed.marker_seq
+    ))
+}
+
+/// Returns when the conversation will be condensed without being asked.
+fn next_compaction_line(report: &ContextReport) -> String {
+    match report.trigger_tokens {
+        None if report.model.is_none() => "With a model, it is condensed by itself in time.".to_owned(),
+        None => "It is condensed as `[compaction]` in config.toml says.".to_owned(),
+        Some(trigger) => match trigger.checked_sub(report.tokens).filter(|left| *left > 0) {
+            Some(left) => {
+                format!("It will be condensed at {} tokens: {} to go.", format_tokens(trigger), format_tokens(left))
+            }
+            None => format!(
+                "It will be condensed before the next request: {} tokens are reached.",
+                format_tokens(trigger)
+            ),
+        },
+    }
+}
+
+/// Returns the shares of the window as a bar: each part with a picture of its own, the rest free.
+fn usage_bar(report: &ContextReport, window: u64, columns: usize) -> String {
+    let mut bar = String::new();
+    let (mut tokens, mut drawn) = (0, 0);
+    for (part, picture) in report.parts.iter().zip(BAR_GLYPHS.iter().cycle()) {
+        tokens += part.tokens;
+        // Rounded up in sum, so that the bar is as long as all parts together.
+        let end = usize::try_from((tokens * columns as u64).div_ceil(window)).unwrap_or(columns).min(columns);
+        bar.extend(std::iter::repeat_n(*picture, end.saturating_sub(drawn)));
+        drawn = drawn.max(end);
+    }
+    bar.extend(std::iter::repeat_n(FREE_GLYPH, columns - drawn));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::CompactedPart;
+
+    use super::*;
+    use crate::screen::Audience;
+    use crate::text::style::Style;
+    use crate::text::wrap::width;
+
+    fn context_report(window_tokens: Option<u64>, parts: &[(&str, u64)]) -> ContextReport {
+        let part = |(name, tokens): &(&str, u64)| ContextPart { name: (*name).to_owned(), tokens: *tokens };
+        ContextReport {
+            model: Some("anthropic/x".to_owned()),
+            window_tokens,
+            parts: parts.iter().map(part).collect(),
+            tokens: parts.iter().map(|(_, tokens)| tokens).sum(),
+            message_count: 0,
+            trigger_tokens: None,
+            condensed: None,
+        }
+    }
+
+    fn render_sample(audience: Audience, cursor: CursorMode, filled: &ContextReport) -> String {
+        let screen = Screen { style: Style::Plain, columns: 60, audience, cursor };
+        let text = render_report(&screen, filled).join("\n");
+        assert!(text.lines().all(|line| width(line) <= 60), "{text}");
+        text
+    }
+
+    #[test]
+    fn b18_every_part_is_told_and_when_the_conversation_will_be_condensed() {
+        let parts = [("instructions", 4_000), ("tools", 6_000), ("summary", 1_500), ("messages", 20_000)];
+        let filled = ContextReport {
+            message_count: 12,
+            trigger_tokens: Some(170_000),
+            condensed: Some(CompactedPart { marker_seq: 71, last_seq: 61, part: "summary" }),
+            ..context_report(Some(200_000), &parts)
+        };
+        let plain = render_sample(Audience::Person, CursorMode::Fixed, &filled);
+        assert_eq!(render_sample(Audience::Program, CursorMode::Fixed, &filled), plain);
+        insta::assert_snapshot!(format!("{}\n\n{plain}", render_sample(Audience::Person, CursorMode::Free, &filled)));
+    }
+
+    #[test]
+    fn a_context_that_is_due_or_never_is_says_so() {
+        let check = |trigger_tokens, expected: &str| {
+            let filled = ContextReport { trigger_tokens, ..context_report(None, &[("messages", 20_000)]) };
+            assert_eq!(next_compaction_line(&filled), expected);
+        };
+        check(None, "It is condensed as `[compaction]` in config.toml says.");
+        check(Some(20_000), "It will be condensed before the next request: 20.0k tokens are reached.");
+        check(Some(30_000), "It will be condensed at 30.0k tokens: 10.0k to go.");
+        let unknown = render_sample(Audience::Program, CursorMode::Fixed, &context_report(None, &[("messages", 9)]));
+        assert!(unknown.contains("window is not known"), "{unknown}");
+    }
+
+    #[test]
+    fn the_bar_is_as_long_as_the_window_however_full_it_is() {
+        let check = |sizes: &[u64], expected: &str| {
+            let parts: Vec<(&str, u64)> = sizes.iter().map(|tokens| ("", *tokens)).collect();
+            assert_eq!(usage_bar(&context_report(Some(100), &parts), 100, 10), expected);
+        };
+        check(&[10, 0, 30], "█▒▒▒░░░░░░");
+        check(&[300], "██████████");
+        check(&[], "░░░░░░░░░░");
+    }
+}

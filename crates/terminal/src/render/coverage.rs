@@ -1,0 +1,115 @@
+//! The ledger of a summary: which events it covers, and how each of them reached it. The numbers are the coverage's own;
+//! none is worked out anew.
+
+use agent::{CoverageCounts, count_coverage};
+use protocol::Coverage;
+use protocol::handoff::summary::SeqRange;
+
+use crate::screen::Screen;
+use crate::text::wrap::{pad, wrap};
+
+/// Ranges that are shown, the newest ones.
+const RANGES_MAX: usize = 12;
+const RANGE_COLUMNS: usize = 18;
+
+/// Returns what the summary covers on one line.
+pub fn render_line(coverage: &Coverage) -> String {
+    let CoverageCounts { messages, verbatim, summarized, truncated, excluded, .. } =
+        count_coverage(coverage);
+    let noun = if messages == 1 { "message" } else { "messages" };
+    format!(
+        "{messages} {noun}: {verbatim} verbatim, {summarized} summarised, {truncated} truncated, {excluded} excluded"
+    )
+}
+
+/// Returns the ranges in order, and what the words mean.
+pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
+    let ranges = sorted_ranges(coverage);
+    let columns = screen.text_columns();
+    let mut lines = vec![screen.style.bold(wrap(&render_line(coverage), columns, "", "  "))];
+    let left_out = ranges.len().saturating_sub(RANGES_MAX);
+    if left_out > 0 {
+        lines.push(screen.style.dim(format!("  … {left_out} earlier ranges")));
+    }
+    for ((first, last), how) in &ranges[left_out..] {
+        let range = if first == last { format!("#{first}") } else { format!("#{first}–#{last}") };
+        lines.push(format!("  {}{how}", pad(&range, RANGE_COLUMNS)));
+    }
+    let other = count_coverage(coverage).other_events;
+    if other > 0 {
+        let noun = if other == 1 { "event is no message" } else { "events are no messages" };
+        let text = format!("{other} {noun} but what was noted of runs; they count as excluded ranges.");
+        lines.push(screen.style.dim(wrap(&text, columns, "  ", "  ")));
+    }
+    let words = "verbatim: read whole · summarised: read as a line or a fact · truncated: read in part · excluded: not read. \
+                 /history shows the events.";
+    lines.push(screen.style.dim(wrap(words, columns, "  ", "  ")));
+    lines
+}
+
+fn sorted_ranges(coverage: &Coverage) -> Vec<(SeqRange, &'static str)> {
+    let lists = [
+        (&coverage.verbatim, "verbatim"),
+        (&coverage.summarized, "summarised"),
+        (&coverage.truncated, "truncated"),
+        (&coverage.excluded, "excluded"),
+    ];
+    let mut all: Vec<(SeqRange, &str)> =
+        lists.into_iter().flat_map(|(ranges, how)| ranges.iter().map(move |range| (*range, how))).collect();
+    all.sort_unstable();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::{Audience, CursorMode};
+    use crate::text::style::Style;
+
+    fn coverage() -> Coverage {
+        Coverage {
+            first_seq: 1,
+            last_seq: 250,
+            messages: 240,
+            verbatim: vec![(240, 250)],
+            summarized: vec![(1, 180)],
+            truncated: vec![(191, 239)],
+            excluded: vec![(181, 190)],
+        }
+    }
+
+    #[test]
+    fn m5_the_numbers_on_screen_equal_the_ledger() {
+        let expected = "240 messages: 11 verbatim, 180 summarised, 49 truncated, 0 excluded";
+        assert_eq!(render_line(&coverage()), expected);
+    }
+
+    fn render_sample(columns: usize) -> String {
+        let screen =
+            Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed };
+        render_full(&screen, &coverage()).join("\n")
+    }
+
+    #[test]
+    fn the_ledger_at_60_and_at_100_columns() {
+        insta::assert_snapshot!(format!("{}\n\n{}", render_sample(60), render_sample(100)));
+    }
+
+    #[test]
+    fn the_ranges_are_in_order_and_bounded() {
+        let screen =
+            Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let coverage = Coverage {
+            first_seq: 1,
+            last_seq: 30,
+            messages: 30,
+            verbatim: (1..=15).map(|at| (2 * at, 2 * at)).collect(),
+            summarized: (0..15).map(|at| (2 * at + 1, 2 * at + 1)).collect(),
+            ..Coverage::default()
+        };
+        let lines = render_full(&screen, &coverage);
+        assert_eq!(lines[1], "  … 18 earlier ranges");
+        assert_eq!(lines[2], format!("  {:<18}summarised", "#19"));
+        assert_eq!(lines[13], format!("  {:<18}verbatim", "#30"));
+    }
+}

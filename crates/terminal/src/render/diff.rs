@@ -1,0 +1,122 @@
+//! Changes in colour, and readable without it: a unified diff, what replaces a part of a file, or two versions of a text.
+
+use similar::{ChangeTag, TextDiff};
+
+use crate::screen::Screen;
+use crate::text::style::Style;
+use crate::text::wrap::{shorten, wrap};
+
+/// Lines around a replaced text that are shown with it.
+const CONTEXT_LINES: usize = 2;
+
+/// Returns the lines of a unified diff, each in its colour and shortened to the screen. The text must be safe.
+pub fn render_unified(screen: &Screen, diff: &str) -> Vec<String> {
+    diff.lines().map(|line| color_line(screen, line)).collect()
+}
+
+/// Returns what replacing `old` by `new` removes and adds, with a little of what stays around it. Both must be safe.
+pub fn render_replacement(screen: &Screen, old: &str, new: &str) -> Vec<String> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let rest = old.len().min(new.len()) - head;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+    let stays = |line: &&str| format!(" {line}");
+    let mut lines: Vec<String> = old[head.saturating_sub(CONTEXT_LINES)..head].iter().map(stays).collect();
+    lines.extend(old[head..old.len() - tail].iter().map(|line| format!("-{line}")));
+    lines.extend(new[head..new.len() - tail].iter().map(|line| format!("+{line}")));
+    lines.extend(new[new.len() - tail..].iter().take(CONTEXT_LINES).map(stays));
+    lines.iter().map(|line| color_line(screen, line)).collect()
+}
+
+/// Returns what changed from `old` to `new`, line by line and each line whole; of what stayed, only what stands beside a
+/// change. Both must be safe.
+pub fn render_versions(screen: &Screen, old: &str, new: &str) -> Vec<String> {
+    let diff = TextDiff::from_lines(old, new);
+    let changes: Vec<(ChangeTag, &str)> =
+        diff.iter_all_changes().map(|change| (change.tag(), change.value().trim_end())).collect();
+    let is_near = |at: usize| {
+        let around = at.saturating_sub(1)..(at + 2).min(changes.len());
+        changes[around].iter().any(|(tag, _)| *tag != ChangeTag::Equal)
+    };
+    let mut lines = Vec::new();
+    let mut is_gap = false;
+    for (at, (tag, text)) in changes.iter().enumerate() {
+        if text.is_empty() || !is_near(at) {
+            is_gap |= *tag == ChangeTag::Equal && !text.is_empty();
+            continue;
+        }
+        if std::mem::take(&mut is_gap) {
+            lines.push(screen.style.dim("  …"));
+        }
+        let (first, next) = match tag {
+            ChangeTag::Delete => ("- ", "-   "),
+            ChangeTag::Insert => ("+ ", "+   "),
+            ChangeTag::Equal => ("  ", "    "),
+        };
+        let wrapped = wrap(text, screen.text_columns().saturating_sub(1), first, next);
+        lines.extend(wrapped.lines().map(|line| color_line(screen, line)));
+    }
+    lines
+}
+
+fn color_line(screen: &Screen, line: &str) -> String {
+    let style: Style = screen.style;
+    let text = shorten(line, screen.columns.saturating_sub(1));
+    match line.as_bytes().first() {
+        Some(b'+') => style.good(text),
+        Some(b'-') => style.bad(text),
+        Some(b'@') => style.code(text),
+        Some(_) | None => style.dim(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::{Audience, CursorMode};
+
+    #[test]
+    fn a_replacement_shows_what_goes_and_what_comes() {
+        let screen =
+            Screen { style: Style::Plain, columns: 20, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let check = |old: &str, new: &str, expected: &[&str]| {
+            assert_eq!(render_replacement(&screen, old, new), expected, "{old:?} {new:?}");
+        };
+        check("a\nb\nc", "a\nx\nc", &[" a", "-b", "+x", " c"]);
+        check("a", "a\nb", &[" a", "+b"]);
+        check("", "a", &["+a"]);
+        check("a\na", "a", &[" a", "-a"]);
+        check("same", "same", &[" same"]);
+        check(&"w".repeat(40), "", &["-wwwwwwwwwwwwwwwww…"]);
+    }
+
+    #[test]
+    fn two_versions_show_each_changed_line_whole_and_what_stands_beside_it() {
+        let screen =
+            Screen { style: Style::Plain, columns: 30, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let old =
+            "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer than the screen\n- three\n- four\n";
+        let new = "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer\n- three\n- four\n- five\n";
+        let expected = [
+            "  …",
+            "  - one",
+            "- - two is a line that is",
+            "-   longer than the screen",
+            "+ - two is a line that is",
+            "+   longer",
+            "  - three",
+            "  - four",
+            "+ - five",
+        ];
+        assert_eq!(render_versions(&screen, old, new), expected);
+        assert!(render_versions(&screen, old, old).is_empty());
+    }
+
+    #[test]
+    fn lines_of_a_diff_have_their_colours() {
+        let screen =
+            Screen { style: Style::Color, columns: 20, audience: Audience::Person, cursor: CursorMode::Free };
+        let lines = render_unified(&screen, "@@ -1 +1 @@\n-a\n+b\n c");
+        assert!(lines[1].starts_with("\u{1b}[31m-a") && lines[2].starts_with("\u{1b}[32m+b"), "{lines:?}");
+    }
+}

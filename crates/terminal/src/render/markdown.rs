@@ -1,0 +1,295 @@
+//! Markdown as it streams in, rendered: CommonMark with tables, code in colour. What is printed is never drawn again, so that output of any
+//! length scrolls as plain text does: a block is printed when nothing that follows can change it, code and lists line by line and item by item.
+
+mod blocks;
+mod tables;
+
+use self::blocks::{BlockGrowth, MarkdownLayout, RenderedBlock, code_closing, code_colors, code_line, render_blocks};
+use crate::screen::Screen;
+use crate::render::code::CodeHighlighter;
+use crate::text::sanitize::sanitize;
+
+/// The longest block that is held back because it may still change. A longer one is printed as it is.
+const SOURCE_BYTES_MAX: usize = 32 * 1024;
+
+/// A document under way.
+#[derive(Debug)]
+pub struct MarkdownRenderer {
+    layout: MarkdownLayout,
+    /// The whole lines of what is not printed, behind the end of what is.
+    unprinted_source: String,
+    /// The line that is not whole.
+    partial_line: String,
+    fence: Option<OpenCodeFence>,
+    /// Something was printed.
+    has_printed: bool,
+}
+
+/// A code fence under way whose lines are printed as they come.
+#[derive(Debug)]
+struct OpenCodeFence {
+    /// The mark that closes it.
+    closing_mark: String,
+    code: Option<CodeHighlighter>,
+}
+
+impl MarkdownRenderer {
+    /// Returns an empty document for `screen`.
+    pub fn new(screen: &Screen) -> Self {
+        Self {
+            layout: MarkdownLayout { style: screen.style, columns: screen.text_columns() },
+            unprinted_source: String::new(),
+            partial_line: String::new(),
+            fence: None,
+            has_printed: false,
+        }
+    }
+
+    /// Goes on in the width the screen has now.
+    pub fn fit_width(&mut self, screen: &Screen) {
+        self.layout.columns = screen.text_columns();
+    }
+
+    /// Takes more text and returns the lines that can be printed, each with its newline.
+    pub fn push(&mut self, text: &str) -> String {
+        let mut out = String::new();
+        for part in text.split_inclusive('\n') {
+            self.partial_line.push_str(part);
+            if part.ends_with('\n') {
+                let line = std::mem::take(&mut self.partial_line);
+                self.push_line(&sanitize(&line), &mut out);
+            }
+        }
+        out
+    }
+
+    /// Returns what is left as whole lines; empty when nothing is.
+    pub fn finish(&mut self) -> String {
+        let mut out = String::new();
+        let line = std::mem::take(&mut self.partial_line);
+        if !line.is_empty() {
+            self.push_line(&format!("{}\n", sanitize(&line)), &mut out);
+        }
+        self.print_all(&mut out);
+        self.fence = None;
+        self.has_printed = false;
+        out
+    }
+
+    /// Returns what has arrived and is not printed, as it may look, for a place that is drawn again.
+    pub fn preview(&self) -> Vec<String> {
+        let pending = sanitize(&self.partial_line);
+        if self.fence.is_some() {
+            return pending.lines().map(|line| code_line(line, &mut None, self.layout.style)).collect();
+        }
+        let parts = render_blocks(&format!("{}{pending}", self.unprinted_source), self.layout);
+        parts.iter().flat_map(|part| part.lines.lines()).map(str::to_owned).collect()
+    }
+
+    /// Takes a whole line.
+    fn push_line(&mut self, line: &str, out: &mut String) {
+        match &mut self.fence {
+            Some(fence) => {
+                let style = self.layout.style;
+                let mark = line.trim();
+                let is_end =
+                    mark.starts_with(&fence.closing_mark) && mark.trim_start_matches(&fence.closing_mark[..1]).is_empty();
+                let line = match is_end {
+                    true => code_closing(style),
+                    false => code_line(line.trim_end_matches('\n'), &mut fence.code, style),
+                };
+                out.push_str(&line);
+                out.push('\n');
+                if is_end {
+                    self.fence = None;
+                }
+            }
+            None => {
+                // A line of running text, or a row of a table, ends nothing.
+                let goes_on = line.starts_with(|c: char| c.is_alphabetic() || c == '|');
+                let is_read = !goes_on || self.unprinted_source.ends_with("\n\n");
+                self.unprinted_source.push_str(line);
+                if self.unprinted_source.len() > SOURCE_BYTES_MAX {
+                    self.print_all(out);
+                } else if is_read {
+                    self.print_finished_blocks(out);
+                }
+            }
+        }
+    }
+
+    /// Prints what cannot change any more, and forgets its source.
+    fn print_finished_blocks(&mut self, out: &mut String) {
+        let mut parts = render_blocks(&self.unprinted_source, self.layout);
+        let Some(last) = parts.last() else { return };
+        let growth = last.growth.clone();
+        let is_over = match growth {
+            BlockGrowth::Closed | BlockGrowth::Fence { .. } => true,
+            BlockGrowth::UntilBlankLine => self.unprinted_source[last.source_end..].matches('\n').nth(1).is_some(),
+            BlockGrowth::Item => false,
+        };
+        if !is_over {
+            parts.pop();
+        }
+        let end = parts.last().map_or(0, |part| part.source_end);
+        self.append_blocks(&parts, out);
+        match growth {
+            BlockGrowth::Fence { start, info } => {
+                let mark: String =
+                    self.unprinted_source[start..].chars().take_while(|c| ['`', '~'].contains(c)).collect();
+                self.fence = Some(OpenCodeFence { closing_mark: mark, code: code_colors(&info, self.layout.style) });
+                self.unprinted_source.clear();
+            }
+            BlockGrowth::Closed | BlockGrowth::UntilBlankLine | BlockGrowth::Item => drop(self.unprinted_source.drain(..end)),
+        }
+    }
+
+    fn print_all(&mut self, out: &mut String) {
+        let parts = render_blocks(&self.unprinted_source, self.layout);
+        self.append_blocks(&parts, out);
+        self.unprinted_source.clear();
+    }
+
+    fn append_blocks(&mut self, parts: &[RenderedBlock], out: &mut String) {
+        for part in parts {
+            if part.has_blank_line_before && self.has_printed {
+                out.push('\n');
+            }
+            out.push_str(&part.lines);
+            self.has_printed = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::{Audience, CursorMode};
+    use crate::text::style::Style;
+
+    fn render(style: Style, chunks: &[&str]) -> String {
+        let screen = Screen { style, columns: 40, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let mut markdown = MarkdownRenderer::new(&screen);
+        let mut out: String = chunks.iter().map(|chunk| markdown.push(chunk)).collect();
+        out.push_str(&markdown.finish());
+        out
+    }
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(render(Style::Plain, &[text]), expected);
+    }
+
+    #[test]
+    fn blocks_are_rendered_and_code_keeps_its_lines() {
+        check("# Title\n", "Title\n");
+        check("- one\n  - two\n1. three\n", "• one\n  • two\n1. three\n");
+        check("- [ ] open\n- [x] done\n", "☐ open\n☑ done\n");
+        check("> said\n", "│ said\n");
+        check("```rust\nlet  x = 1; // **not bold**\n```\n", "╷ rust\n│ let  x = 1; // **not bold**\n╵\n");
+        check("a\n| a | b |\n|---|---|\n| 1 | 2 |\n\nb\n", "a\na │ b\n──┼──\n1 │ 2\n\nb\n");
+        check("```\n| a |\n```\n", "╷\n│ | a |\n╵\n");
+        check("\n\na\n\n\nb\n\n", "a\n\nb\n");
+        check("Title\n=====\n\n    code\n", "Title\n\n│ code\n");
+        check("a  \nb\\\nc\n\n* * *\n", "a\nb\nc\n\n────────────────────────────────────────\n");
+        check("[x]\n\n[x]: http://e.org\n", "[x]\n\n[x]: http://e.org\n");
+    }
+
+    #[test]
+    fn lists_wrap_under_their_text() {
+        check(
+            "- a line that is longer than forty columns by far\n",
+            "• a line that is longer than forty\n  columns by far\n",
+        );
+    }
+
+    #[test]
+    fn i4_where_the_chunks_are_cut_does_not_show() {
+        let text = "# T\n\n- **b** `c`\n```rust\nfn x() {}\n```\n|a|\n|-|\n|b|\nend";
+        let whole = render(Style::Color, &[text]);
+        let letters: Vec<String> = text.chars().map(String::from).collect();
+        let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+        assert_eq!(render(Style::Color, &letters), whole);
+        assert!(whole.contains("\u{1b}[1mb\u{1b}[22m"), "{whole:?}");
+        assert!(whole.contains("\u{1b}[34mx\u{1b}[39m"), "{whole:?}");
+    }
+
+    #[test]
+    fn what_is_not_whole_yet_can_be_looked_at() {
+        let screen =
+            Screen { style: Style::Plain, columns: 40, audience: Audience::Person, cursor: CursorMode::Free };
+        let mut markdown = MarkdownRenderer::new(&screen);
+        assert_eq!(markdown.push("done\n\nhalf a **li"), "done\n");
+        assert_eq!(markdown.preview(), ["half a **li"]);
+        assert_eq!(markdown.finish(), "\nhalf a **li\n");
+        assert_eq!(markdown.preview(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_heading_an_item_and_a_line_of_code_are_printed_as_soon_as_they_are_whole() {
+        let screen =
+            Screen { style: Style::Plain, columns: 40, audience: Audience::Person, cursor: CursorMode::Free };
+        let mut markdown = MarkdownRenderer::new(&screen);
+        assert_eq!(markdown.push("# T\n"), "T\n");
+        assert_eq!(markdown.push("- a\n- b\n"), "• a\n");
+        assert_eq!(markdown.push("\nText\n\n"), "• b\n\nText\n");
+        assert_eq!(markdown.push("```\nx\n"), "\n╷\n│ x\n");
+        assert_eq!(markdown.push("y\n```\n"), "│ y\n╵\n");
+        assert_eq!(markdown.push("two\n**li"), "");
+        assert_eq!(markdown.preview(), ["two", "**li"]);
+        assert_eq!(markdown.push("nes**\n\n"), "two\nlines\n");
+    }
+
+    #[test]
+    fn what_stands_in_quotes_and_items_is_led_by_their_marks() {
+        check("> a\n>\n> - b\n>   c\n> > d\n\nend\n", "│ a\n│\n│ • b\n│   c\n│ │ d\n\nend\n");
+        check("1) a\n\n   ```\n   x\n   ```\n2) b\n", "1) a\n\n   ╷\n   │ x\n   ╵\n2) b\n");
+        check("- > a\n- \n- - b\n", "• │ a\n• \n• • b\n");
+    }
+
+    #[test]
+    fn emphasis_goes_on_behind_the_end_of_a_line_and_not_into_a_gutter() {
+        let expected =
+            "\u{1b}[2m│ \u{1b}[22m\u{1b}[1ma\u{1b}[22m\n\u{1b}[2m│ \u{1b}[22m\u{1b}[1mb\u{1b}[22m\n";
+        assert_eq!(render(Style::Color, &["> **a\n> b**\n"]), expected);
+    }
+
+    #[test]
+    fn marks_of_emphasis_are_not_shown() {
+        check("a **bold** and *thin* `co_de`", "a bold and thin co_de\n");
+        check("see [it](https://example.org/a_b) now", "see it (https://example.org/a_b) now\n");
+        check("[x](x) <https://e.org> <a@e.org>", "x https://e.org a@e.org\n");
+        check("[not a link] (x) [](x) [a](b c)", "[not a link] (x) (x) [a](b c)\n");
+        check("~~gone~~ \\*kept\\* a\\b", "gone *kept* a\\b\n");
+        check("snake_case_name and 2 * 3 * 4", "snake_case_name and 2 * 3 * 4\n");
+        check("an **unclosed mark", "an **unclosed mark\n");
+        check("~/home ~ 5", "~/home ~ 5\n");
+        check("a ``` b", "a ``` b\n");
+    }
+
+    #[test]
+    fn spans_nest() {
+        assert_eq!(render(Style::Color, &["**a `b`**"]), "\u{1b}[1ma \u{1b}[36mb\u{1b}[39m\u{1b}[22m\n");
+    }
+
+    #[test]
+    fn a_block_that_does_not_end_is_printed_all_the_same() {
+        let screen =
+            Screen { style: Style::Plain, columns: 40, audience: Audience::Person, cursor: CursorMode::Free };
+        let mut markdown = MarkdownRenderer::new(&screen);
+        let printed = markdown.push(&"a line of text\n".repeat(SOURCE_BYTES_MAX / 10));
+        assert!(printed.len() > SOURCE_BYTES_MAX, "{}", printed.len());
+    }
+
+    #[test]
+    fn k5_what_entities_stand_for_does_not_act_on_the_terminal() {
+        check("a&#27;[2Jb &#x202e;c &#10;d &amp;", "a[2Jb c d &\n");
+        check("[x](http://e&#27;[31m) `&#27;`", "x (http://e) &#27;\n");
+        check("``` a&#27;[2Jb\n&#27;\n```\n", "╷ ab\n│ &#27;\n╵\n");
+        check("|a|\n|-|\n|&#27;[2J&#10;b|\n", "a\n─────\n[2J b\n");
+    }
+
+    #[test]
+    fn k5_escape_sequences_of_a_model_do_not_reach_the_terminal() {
+        check("\u{1b}[2Jcl\u{202e}ear\n", "clear\n");
+    }
+}

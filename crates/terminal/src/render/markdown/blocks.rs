@@ -1,0 +1,387 @@
+//! Markdown as lines of a screen: CommonMark with tables, struck text and task lists, read by `pulldown-cmark`. An entity such as `&#27;`
+//! stands for a character that acts on a terminal, so that text is made harmless after it was read. Which of it is printed is not
+//! decided here.
+
+use std::ops::Range;
+
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+use super::tables::layout_table;
+use crate::render::code::CodeHighlighter;
+use crate::text::sanitize::sanitize;
+use crate::text::style::{Style, close_styles_per_line};
+use crate::text::wrap::{width, wrap};
+
+/// The gutter of a quote, and of a line of code.
+const GUTTER: &str = "│ ";
+/// The columns of a line between two parts.
+const RULE_COLUMNS_MAX: usize = 40;
+
+/// How a document is laid out.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct MarkdownLayout {
+    pub(super) style: Style,
+    pub(super) columns: usize,
+}
+
+/// A part of a document that is printed whole: an outermost block, or an item of an outermost list.
+#[derive(Debug, Default)]
+pub(super) struct RenderedBlock {
+    /// Where it ends in the source, without the blank lines behind it.
+    pub(super) source_end: usize,
+    /// A blank line parts it from the one before.
+    pub(super) has_blank_line_before: bool,
+    /// Its lines, each with its newline.
+    pub(super) lines: String,
+    pub(super) growth: BlockGrowth,
+}
+
+/// How the last part of a document can grow when more text arrives.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) enum BlockGrowth {
+    /// Not at all.
+    Closed,
+    /// It goes on until a blank line.
+    #[default]
+    UntilBlankLine,
+    /// It is an item of a list, which goes on behind blank lines.
+    Item,
+    /// A fence of code that begins there goes on line by line; `info` is what stands behind its mark.
+    Fence { start: usize, info: String },
+}
+
+/// Returns the parts of a source, which must be safe.
+pub(super) fn render_blocks(source: &str, layout: MarkdownLayout) -> Vec<RenderedBlock> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let parser = Parser::new_ext(source, options);
+    let definitions = parser.reference_definitions().iter().map(|(_, definition)| definition.span.clone());
+    let definitions: Vec<Range<usize>> = definitions.collect();
+    let mut reader = BlockRenderer { source, layout, ..BlockRenderer::default() };
+    for (event, range) in parser.into_offset_iter() {
+        reader.handle_event(event, range);
+    }
+    for range in definitions {
+        // The address of a reference is worth seeing, for the terminal has no links.
+        let lines = format!("{}\n", source[range.clone()].trim_end());
+        let is_apart = source[..range.start].ends_with("\n\n");
+        reader.blocks.push(RenderedBlock { source_end: range.end, has_blank_line_before: is_apart, lines, growth: BlockGrowth::Closed });
+    }
+    reader.blocks.sort_by_key(|part| part.source_end);
+    reader.blocks
+}
+
+/// Returns a line of a code block.
+pub(super) fn code_line(line: &str, code: &mut Option<CodeHighlighter>, style: Style) -> String {
+    let text = match code {
+        Some(code) => code.highlight_line(line, style),
+        None => style.code(line),
+    };
+    format!("{}{text}", style.dim(GUTTER))
+}
+
+/// Returns the line that opens a code block; `info` is what stands behind its mark.
+fn code_opening(info: &str, style: Style) -> String {
+    style.dim(format!("╷ {info}").trim_end())
+}
+
+/// Returns the line that closes a code block.
+pub(super) fn code_closing(style: Style) -> String {
+    style.dim("╵")
+}
+
+/// Returns the colours of a code block, by what stands behind its mark.
+pub(super) fn code_colors(info: &str, style: Style) -> Option<CodeHighlighter> {
+    CodeHighlighter::for_language(info.split([' ', ',', '{']).next().unwrap_or_default(), style)
+}
+
+/// A block that holds other blocks.
+#[derive(Debug)]
+enum BlockContainer {
+    Quote { is_mark_printed: bool },
+    List,
+    Item { mark: String, is_mark_printed: bool },
+}
+
+/// A code block under way: what stands behind its mark, if it is fenced, and its text.
+struct OpenCodeBlock {
+    info: Option<String>,
+    text: String,
+    end: usize,
+}
+
+#[derive(Default)]
+struct BlockRenderer<'s> {
+    source: &'s str,
+    layout: MarkdownLayout,
+    containers: Vec<BlockContainer>,
+    /// The text under way: of the block, and of each span within it.
+    spans: Vec<String>,
+    /// The targets of the links under way.
+    targets: Vec<String>,
+    code: Option<OpenCodeBlock>,
+    rows: Vec<Vec<String>>,
+    alignments: Vec<Alignment>,
+    /// How many blocks and spans are under way.
+    depth: usize,
+    /// Where the last block with lines ends.
+    last_end: usize,
+    block: RenderedBlock,
+    blocks: Vec<RenderedBlock>,
+}
+
+impl BlockRenderer<'_> {
+    fn handle_event(&mut self, event: Event<'_>, range: Range<usize>) {
+        match event {
+            Event::Start(tag) => {
+                self.start_tag(tag, &range);
+                self.depth += 1;
+            }
+            Event::End(tag) => {
+                self.depth -= 1;
+                self.end_tag(tag, &range);
+            }
+            Event::Text(text) => match &mut self.code {
+                Some(code) => {
+                    code.text.push_str(&text);
+                    code.end = range.end;
+                }
+                None => self.push_text(&sanitize_inline(&text)),
+            },
+            Event::Code(text) => self.push_text(&self.layout.style.code(sanitize_inline(&text))),
+            Event::Html(text) | Event::InlineHtml(text) => self.push_text(&sanitize(&text)),
+            Event::SoftBreak | Event::HardBreak => self.push_text("\n"),
+            Event::Rule => {
+                self.end_text(range.start);
+                let columns = self.remaining_columns().min(RULE_COLUMNS_MAX);
+                self.add_lines(&range, &[self.layout.style.dim("─".repeat(columns))]);
+                self.close_block();
+                self.end_block(&range);
+            }
+            Event::TaskListMarker(is_done) => {
+                if let Some(BlockContainer::Item { mark, .. }) = self.containers.last_mut() {
+                    *mark = if is_done { "☑ ".to_owned() } else { "☐ ".to_owned() };
+                }
+            }
+            // The others are not switched on.
+            _ => {}
+        }
+    }
+
+    fn start_tag(&mut self, tag: Tag<'_>, range: &Range<usize>) {
+        match tag {
+            Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::TableCell => {
+                self.spans.push(String::new());
+                return;
+            }
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
+                self.spans.push(String::new());
+                self.targets.push(sanitize_inline(&dest_url));
+                return;
+            }
+            _ => {}
+        }
+        // The text of an item without blank lines is no paragraph of its own.
+        self.end_text(range.start);
+        match tag {
+            Tag::BlockQuote(_) => self.containers.push(BlockContainer::Quote { is_mark_printed: false }),
+            Tag::List(_) => self.containers.push(BlockContainer::List),
+            Tag::Item => {
+                let mark = self.item_mark(range.start);
+                self.containers.push(BlockContainer::Item { mark, is_mark_printed: false });
+            }
+            Tag::CodeBlock(kind) => {
+                let info = match kind {
+                    CodeBlockKind::Indented => None,
+                    CodeBlockKind::Fenced(info) => Some(sanitize_inline(&info)),
+                };
+                let end = self.source[range.clone()].find('\n').map_or(range.end, |at| range.start + at);
+                self.code = Some(OpenCodeBlock { info, text: String::new(), end });
+            }
+            Tag::Table(alignments) => self.alignments = alignments,
+            Tag::TableHead | Tag::TableRow => self.rows.push(Vec::new()),
+            _ => {}
+        }
+    }
+
+    fn end_tag(&mut self, tag: TagEnd, range: &Range<usize>) {
+        match tag {
+            TagEnd::Emphasis => self.close_span(Style::italic),
+            TagEnd::Strong => self.close_span(Style::bold),
+            TagEnd::Strikethrough => self.close_span(Style::dim),
+            TagEnd::Link | TagEnd::Image => {
+                let target = self.targets.pop().unwrap_or_default();
+                self.close_span(|style, text| render_link(style, text, &target));
+            }
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_text(range.end),
+            TagEnd::Heading(_) => {
+                let title = self.layout.style.bold(self.spans.concat());
+                self.spans = vec![title];
+                self.end_text(range.end);
+                self.close_block();
+            }
+            TagEnd::BlockQuote(_) | TagEnd::List(_) => drop(self.containers.pop()),
+            TagEnd::Item => {
+                self.end_text(range.end);
+                if let Some(BlockContainer::Item { is_mark_printed: false, .. }) = self.containers.last() {
+                    self.add_lines(range, &[String::new()]);
+                }
+                self.containers.pop();
+            }
+            TagEnd::CodeBlock => self.end_code_block(range),
+            TagEnd::TableCell => {
+                let cell = self.spans.pop().unwrap_or_default();
+                if let Some(row) = self.rows.last_mut() {
+                    row.push(cell);
+                }
+            }
+            TagEnd::Table => {
+                let rows = std::mem::take(&mut self.rows);
+                let laid = layout_table(&rows, &self.alignments, self.remaining_columns(), self.layout.style);
+                let source = || self.source[range.clone()].lines().map(str::to_owned).collect();
+                self.add_lines(range, &laid.unwrap_or_else(source));
+            }
+            _ => {}
+        }
+        self.end_block(range);
+    }
+
+    /// Takes down that nothing can be added to an outermost block.
+    fn close_block(&mut self) {
+        if self.containers.is_empty() {
+            self.block.growth = BlockGrowth::Closed;
+        }
+    }
+
+    /// Ends a part, if one ends with the block that ends there.
+    fn end_block(&mut self, range: &Range<usize>) {
+        let is_item = self.depth == 1 && matches!(self.containers[..], [BlockContainer::List]);
+        if (self.depth == 0 || is_item) && !self.block.lines.is_empty() {
+            let mut part = std::mem::take(&mut self.block);
+            part.source_end = self.trimmed_end(range.end);
+            if is_item {
+                part.growth = BlockGrowth::Item;
+            }
+            self.blocks.push(part);
+        }
+    }
+
+    fn close_span(&mut self, paint: impl FnOnce(Style, String) -> String) {
+        let text = self.spans.pop().unwrap_or_default();
+        self.push_text(&paint(self.layout.style, text));
+    }
+
+    fn push_text(&mut self, text: &str) {
+        match self.spans.last_mut() {
+            Some(span) => span.push_str(text),
+            None => self.spans.push(text.to_owned()),
+        }
+    }
+
+    fn end_text(&mut self, end: usize) {
+        let text = std::mem::take(&mut self.spans).concat();
+        if !text.is_empty() {
+            let columns = self.remaining_columns();
+            let lines: Vec<String> =
+                text.trim_end().split('\n').map(|line| wrap(line, columns, "", "")).collect();
+            self.add_lines(&(self.last_end..end), &close_styles_per_line(lines.join("\n").split('\n')));
+        }
+    }
+
+    fn end_code_block(&mut self, range: &Range<usize>) {
+        let Some(OpenCodeBlock { info, text, end }) = self.code.take() else { return };
+        let style = self.layout.style;
+        let mut colors = code_colors(info.as_deref().unwrap_or_default(), style);
+        let mut lines: Vec<String> = info.iter().map(|info| code_opening(info, style)).collect();
+        lines.extend(sanitize(&text).lines().map(|line| code_line(line, &mut colors, style)));
+        let is_closed = info.is_some() && self.source[end..range.end].contains(['`', '~']);
+        if is_closed {
+            lines.push(code_closing(style));
+        }
+        self.add_lines(range, &lines);
+        match info {
+            Some(_) if is_closed => self.close_block(),
+            Some(info) if self.containers.is_empty() => {
+                self.block.growth = BlockGrowth::Fence { start: range.start, info };
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Returns the columns that are left for the lines of a block.
+    fn remaining_columns(&self) -> usize {
+        let lead = self.containers.iter().map(|container| match container {
+            BlockContainer::Quote { .. } => width(GUTTER),
+            BlockContainer::Item { mark, .. } => width(mark),
+            BlockContainer::List => 0,
+        });
+        self.layout.columns.saturating_sub(lead.sum())
+    }
+
+    /// Adds the lines of a block that stands in the containers under way.
+    fn add_lines(&mut self, range: &Range<usize>, lines: &[String]) {
+        let gutter = self.layout.style.dim(GUTTER);
+        let is_apart = self.is_preceded_by_blank_line(range);
+        let (mut first, mut next, mut between) = (String::new(), String::new(), String::new());
+        let mut is_led_so_far = true;
+        for container in &mut self.containers {
+            let (mark, other, is_led) = match container {
+                BlockContainer::Quote { is_mark_printed: is_led } => (gutter.clone(), gutter.clone(), is_led),
+                BlockContainer::Item { mark, is_mark_printed: is_led } => (mark.clone(), " ".repeat(width(mark)), is_led),
+                BlockContainer::List => continue,
+            };
+            is_led_so_far &= *is_led;
+            if is_led_so_far {
+                between.push_str(&other);
+            }
+            first.push_str(if *is_led { &other } else { &mark });
+            next.push_str(&other);
+            *is_led = true;
+        }
+        if self.block.lines.is_empty() {
+            self.block.has_blank_line_before = is_apart;
+        } else if is_apart {
+            self.block.lines.push_str(between.trim_end());
+            self.block.lines.push('\n');
+        }
+        for (at, line) in lines.iter().enumerate() {
+            self.block.lines.push_str(if at == 0 { &first } else { &next });
+            self.block.lines.push_str(line);
+            self.block.lines.push('\n');
+        }
+        self.block.growth = BlockGrowth::UntilBlankLine;
+        self.last_end = self.trimmed_end(range.end);
+    }
+
+    fn is_preceded_by_blank_line(&self, range: &Range<usize>) -> bool {
+        let text = self.source.get(self.last_end..self.trimmed_end(range.end)).unwrap_or_default();
+        let mut lines = text.split('\n').map(|line| line.trim_matches([' ', '>']).is_empty());
+        // The first is the end of the line above.
+        lines.next() == Some(true) && lines.next() == Some(true)
+    }
+
+    fn trimmed_end(&self, end: usize) -> usize {
+        self.source[..end].trim_end().len()
+    }
+
+    /// Returns the mark of an item that begins there.
+    fn item_mark(&self, start: usize) -> String {
+        let text = &self.source[start..];
+        match text.find(|c: char| !c.is_ascii_digit()) {
+            Some(digits @ 1..) => format!("{} ", &text[..=digits]),
+            Some(_) | None => "• ".to_owned(),
+        }
+    }
+}
+
+fn render_link(style: Style, text: String, target: &str) -> String {
+    match text.as_str() {
+        same if same == target || target.is_empty() => style.code(text),
+        "" => style.dim(format!("({target})")),
+        _ => format!("{text} {}", style.dim(format!("({target})"))),
+    }
+}
+
+/// Returns text of a document as it can be shown within a line.
+fn sanitize_inline(text: &str) -> String {
+    sanitize(text).replace('\n', " ")
+}

@@ -1,0 +1,143 @@
+//! A table of a Markdown text, laid out for the screen: columns give way to each other, and cells wrap.
+
+use pulldown_cmark::Alignment;
+
+use crate::text::style::{Style, close_styles_per_line};
+use crate::text::wrap::{pad, width, wrap};
+
+/// What stands between two columns.
+const GAP: &str = " │ ";
+/// The narrowest column.
+const COLUMN_MIN: usize = 4;
+
+/// Returns the lines of a table, the first row of which is its head; `None` where the screen is too narrow for it.
+pub(super) fn layout_table(
+    rows: &[Vec<String>],
+    alignments: &[Alignment],
+    columns: usize,
+    style: Style,
+) -> Option<Vec<String>> {
+    let count = alignments.len().max(1);
+    let gaps = (count - 1) * width(GAP);
+    if columns < gaps + count * COLUMN_MIN {
+        return None;
+    }
+    let widths = fit_widths(rows, count, columns - gaps);
+    let mut out = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        if at == 0 {
+            let head: Vec<String> = row.iter().map(|cell| style.bold(cell)).collect();
+            out.extend(layout_row(&head, &widths, alignments, style));
+            let dashes: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+            out.push(style.dim(dashes.join("─┼─")));
+        } else {
+            out.extend(layout_row(row, &widths, alignments, style));
+        }
+    }
+    Some(out)
+}
+
+/// Returns the widths of the columns: as wide as their cells, and the widest give way until all fit.
+fn fit_widths(rows: &[Vec<String>], count: usize, columns: usize) -> Vec<usize> {
+    let widest = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell)).max();
+    let mut widths: Vec<usize> = (0..count).map(|at| widest(at).unwrap_or(0).max(1)).collect();
+    while widths.iter().sum::<usize>() > columns {
+        let Some(widest) = widths.iter_mut().max() else { break };
+        *widest -= 1;
+    }
+    widths
+}
+
+fn layout_row(row: &[String], widths: &[usize], alignments: &[Alignment], style: Style) -> Vec<String> {
+    let wrapped: Vec<Vec<String>> = widths
+        .iter()
+        .enumerate()
+        .map(|(at, width)| {
+            let cell = row.get(at).map(String::as_str).unwrap_or_default();
+            close_styles_per_line(wrap(cell, *width, "", "").lines())
+        })
+        .collect();
+    let height = wrapped.iter().map(Vec::len).max().unwrap_or(1).max(1);
+    let gap = style.dim(GAP);
+    (0..height)
+        .map(|line| {
+            let cells: Vec<String> = wrapped
+                .iter()
+                .zip(widths)
+                .enumerate()
+                .map(|(at, (cell, columns))| {
+                    let text = cell.get(line).map(String::as_str).unwrap_or_default();
+                    match alignments.get(at) {
+                        Some(Alignment::Right) => {
+                            format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
+                        }
+                        Some(Alignment::Left | Alignment::Center | Alignment::None) | None => {
+                            pad(text, *columns)
+                        }
+                    }
+                })
+                .collect();
+            cells.join(&gap).trim_end().to_owned()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::screen::{Audience, CursorMode, Screen};
+    use crate::render::markdown::MarkdownRenderer;
+    use crate::text::style::Style;
+    use crate::text::wrap::width;
+
+    fn layout_lines(text: &str, columns: usize, style: Style) -> Vec<String> {
+        let screen = Screen { style, columns, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let mut markdown = MarkdownRenderer::new(&screen);
+        let lines = markdown.push(text) + &markdown.finish();
+        lines.lines().map(str::to_owned).collect()
+    }
+
+    fn check(text: &str, columns: usize, expected: &[&str]) {
+        assert_eq!(layout_lines(text, columns, Style::Plain), expected, "{text}");
+    }
+
+    #[test]
+    fn a_table_is_laid_out_and_its_cells_wrap_where_it_is_too_wide() {
+        check(
+            "| a | number |\n|---|------:|\n| `x\\|y` | 1 |\n| **b** | 22 |",
+            40,
+            &["a   │ number", "────┼───────", "x|y │      1", "b   │     22"],
+        );
+        check(
+            "|k|text|\n|-|-|\n|1|one two three four|",
+            18,
+            &["k │ text", "──┼───────────────", "1 │ one two three", "  │ four"],
+        );
+    }
+
+    #[test]
+    fn emphasis_stays_in_its_cell() {
+        let laid = layout_lines("|k|text|\n|-|-|\n|1|**one twofold** three|", 11, Style::Color);
+        assert_eq!(laid[2], "1\u{1b}[2m │ \u{1b}[22m\u{1b}[1mone\u{1b}[22m");
+        assert_eq!(laid[3], " \u{1b}[2m │ \u{1b}[22m\u{1b}[1mtwofold\u{1b}[22m");
+    }
+
+    #[test]
+    fn what_is_no_table_stays_as_it_is() {
+        check("| a | b |", 40, &["| a | b |"]);
+        check("|a|b|\n|c|d|", 40, &["|a|b|", "|c|d|"]);
+    }
+
+    #[test]
+    fn a_table_in_a_list_is_laid_out_below_its_item() {
+        check("- x\n\n  |a|b|\n  |-|-|\n  |1|2|\n", 40, &["• x", "", "  a │ b", "  ──┼──", "  1 │ 2"]);
+    }
+
+    #[test]
+    fn every_line_fits_whatever_the_cells_hold() {
+        let row = format!("| {} | {} | x |", "漢字".repeat(40), "w".repeat(90));
+        for columns in [40, 60, 100] {
+            let laid = layout_lines(&format!("|a|b|c|\n|-|-|-|\n{row}"), columns, Style::Color);
+            assert!(laid.iter().all(|line| width(line) <= columns), "{columns}: {laid:#?}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The card of a compaction: how many messages were condensed, which, and from how many tokens to how many; opened, the
+//! summary too. It is the same wherever a compaction is seen: as it happens, when a thread is opened again, in the
+//! history. What is condensed, and what of it was taken back, is decided elsewhere.
+
+mod archive;
+
+use agent::SummaryMarker;
+use jiff::Timestamp;
+use protocol::{ClippedResult, Compaction, CompactionFailed, CompactionTrigger, Event, EventType, Seq};
+
+use crate::screen::Screen;
+use crate::render::markdown::MarkdownRenderer;
+use crate::text::amount::format_tokens;
+use crate::text::timestamp::format_minute;
+use crate::text::sanitize::sanitize_line;
+use crate::text::style::close_styles_per_line;
+use crate::text::wrap::{format_bytes, width, wrap};
+
+pub use archive::archive_card;
+
+/// What stands between two parts of a card's head.
+const SEPARATOR: &str = " · ";
+/// What a card begins with.
+const LEAD: &str = "── ";
+/// What the other lines of its head begin with.
+const INDENT: &str = "   ";
+/// What each line of its summary begins with.
+const GUTTER: &str = "│ ";
+/// The same where it is read out: only what is said of a summary begins in the first column, nothing that it says.
+const PLAIN_GUTTER: &str = "  ";
+/// What is said behind a summary that is read out.
+const SUMMARY_END: &str = "End of the summary.";
+
+/// What became of a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionStatus {
+    /// The model is sent the summary, or one that went on from it; its marker is that event.
+    Active(Seq),
+    /// A person took it back.
+    Reverted(Seq),
+    /// It is only shown what it would be.
+    Preview,
+}
+
+impl CompactionStatus {
+    const fn marker_seq(self) -> Option<Seq> {
+        match self {
+            Self::Active(seq) | Self::Reverted(seq) => Some(seq),
+            Self::Preview => None,
+        }
+    }
+}
+
+/// How much of a card is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CardFold {
+    /// Its head.
+    #[default]
+    Closed,
+    /// The summary too.
+    Open,
+}
+
+/// Returns the lines of a card; none is wider than the screen. Text of the summary cannot act on the terminal, and every
+/// line of it is led by a rule, so that it cannot pass for what was said; where it is read out, its lines are counted
+/// before and its end is told. The marker comes with when it was set.
+pub fn compaction_card(
+    screen: &Screen,
+    marker: &SummaryMarker,
+    at: Option<Timestamp>,
+    standing: CompactionStatus,
+    fold: CardFold,
+) -> Vec<String> {
+    let at = at.map(format_minute);
+    let mut lines = match screen.is_plain() {
+        true => plain_heading_lines(screen, marker, standing, at),
+        false => heading_lines(screen, marker, standing, at),
+    };
+    if let Some(focus) = marker.focus.as_deref().map(sanitize_line).filter(|focus| !focus.is_empty()) {
+        let focus = wrap(&format!("asked to keep: {focus}"), screen.text_columns(), INDENT, INDENT);
+        lines.extend(close_styles_per_line(focus.lines()).into_iter().map(|line| screen.style.dim(line)));
+    }
+    if fold == CardFold::Open {
+        lines.extend(summary_lines(screen, &marker.summary));
+    }
+    lines
+}
+
+/// Returns the line that says that a compaction was taken back.
+pub fn revert_notice(screen: &Screen, marker_seq: Seq) -> String {
+    match screen.is_plain() {
+        true => format!("The compaction of marker {marker_seq} was taken back."),
+        false => screen.style.warn(format!("{LEAD}taken back: the compaction of #{marker_seq}")),
+    }
+}
+
+/// Returns what is shown of an event that changed what the model is sent, as it happens: the card of a compaction, or one
+/// line; of other events nothing.
+pub fn render_context_event(screen: &Screen, event: &Event) -> Vec<String> {
+    let say = |text: &str| wrap(text, screen.text_columns(), LEAD, INDENT);
+    match event.kind() {
+        Some(EventType::Compacted) => match event.body::<Compaction>() {
+            Ok(compaction) => {
+                let (marker, at) = (compaction.into(), Some(event.created_at));
+                compaction_card(screen, &marker, at, CompactionStatus::Active(event.seq), CardFold::Closed)
+            }
+            Err(_) => Vec::new(),
+        },
+        Some(EventType::CompactionFailed) => {
+            let reason = event.body().map(|CompactionFailed { reason, .. }| reason);
+            let reason = sanitize_line(reason.as_deref().unwrap_or("nobody knows why"));
+            vec![screen.style.warn(say(&format!("not condensed: {reason}")))]
+        }
+        Some(EventType::ResultClipped) => {
+            let Ok(ClippedResult { seq, bytes, .. }) = event.body() else { return Vec::new() };
+            let text = format!(
+                "result #{seq} is too large to be sent: the model gets its ends, and can read the rest ({})",
+                format_bytes(bytes)
+            );
+            vec![screen.style.dim(say(&text))]
+        }
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// Returns the events of a range as they are numbered in the history.
+pub fn format_seq_range(first_seq: Seq, last_seq: Seq) -> String {
+    match first_seq == last_seq {
+        true => format!("#{first_seq}"),
+        false => format!("#{first_seq}–#{last_seq}"),
+    }
+}
+
+/// Returns the head as it is read at a glance, in as many lines as it takes.
+fn heading_lines(screen: &Screen, marker: &SummaryMarker, standing: CompactionStatus, at: Option<String>) -> Vec<String> {
+    let sizes = format!("{} → {} tokens", format_tokens(marker.tokens_before), format_tokens(marker.tokens_after));
+    let mut parts = vec![
+        message_count_text(marker.replaced_count, standing),
+        format_seq_range(marker.first_seq, marker.last_seq),
+        sizes,
+        marker.trigger.as_str().to_owned(),
+        writer_name(&marker.model),
+    ];
+    let at = at.map(|at| format!(" {at}")).unwrap_or_default();
+    parts.extend(standing.marker_seq().map(|seq| format!("marker #{seq}{at}")));
+    let lines = fill_lines(&parts, screen.text_columns());
+    let paint = |line| match standing {
+        CompactionStatus::Active(_) | CompactionStatus::Preview => screen.style.warn(line),
+        CompactionStatus::Reverted(_) => screen.style.dim(line),
+    };
+    lines.into_iter().map(paint).collect()
+}
+
+/// Returns the parts one after the other, a line broken between two of them; only one that fills a line is broken within.
+fn fill_lines(parts: &[String], columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = LEAD.to_owned();
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 && width(&line) + width(SEPARATOR) + width(part) > columns {
+            lines.push(std::mem::replace(&mut line, INDENT.to_owned()));
+        } else if at > 0 {
+            line.push_str(SEPARATOR);
+        }
+        line.push_str(part);
+    }
+    lines.push(line);
+    let fits = |line: String| match width(&line) > columns {
+        true => wrap(line.trim_start(), columns, INDENT, INDENT).lines().map(str::to_owned).collect(),
+        false => vec![line],
+    };
+    lines.into_iter().flat_map(fits).collect()
+}
+
+/// Returns the head in words, for whoever has it read out.
+fn plain_heading_lines(screen: &Screen, marker: &SummaryMarker, standing: CompactionStatus, at: Option<String>) -> Vec<String> {
+    let SummaryMarker { tokens_before, tokens_after, .. } = marker;
+    let numbers = plain_seq_range(marker.first_seq, marker.last_seq);
+    let why = match marker.trigger {
+        CompactionTrigger::Auto => "automatically",
+        CompactionTrigger::Manual => "on request",
+        CompactionTrigger::Overflow => "because the request was too large",
+    };
+    let writer = plain_writer_name(&marker.model);
+    let at = at.map(|at| format!(", {at}")).unwrap_or_default();
+    let lead = standing.marker_seq().map(|seq| format!("Marker {seq}{at}: ")).unwrap_or_default();
+    let counted = message_count_text(marker.replaced_count, standing);
+    let text = format!(
+        "{lead}{counted}, {numbers}, from {tokens_before} to {tokens_after} tokens, {why}, by {writer}."
+    );
+    wrap(&text, screen.text_columns(), "", INDENT).lines().map(str::to_owned).collect()
+}
+
+fn message_count_text(count: u64, standing: CompactionStatus) -> String {
+    let noun = if count == 1 { "message" } else { "messages" };
+    match standing {
+        CompactionStatus::Active(_) => format!("{count} {noun} condensed"),
+        CompactionStatus::Reverted(_) => format!("{count} {noun} condensed, and taken back"),
+        CompactionStatus::Preview => format!("{count} {noun} would be condensed"),
+    }
+}
+
+/// Returns the events of a range in words.
+fn plain_seq_range(first_seq: Seq, last_seq: Seq) -> String {
+    match first_seq == last_seq {
+        true => format!("number {first_seq}"),
+        false => format!("numbers {first_seq} to {last_seq}"),
+    }
+}
+
+fn plain_writer_name(model: &str) -> String {
+    match model {
+        agent::OFFLINE_SUMMARY_MODEL => "the offline extract".to_owned(),
+        model => sanitize_line(model),
+    }
+}
+
+fn writer_name(model: &str) -> String {
+    match model {
+        agent::OFFLINE_SUMMARY_MODEL => "offline extract".to_owned(),
+        model => sanitize_line(model),
+    }
+}
+
+/// Returns the lines of a summary, each led by a rule, or counted and ended where it is read out.
+pub fn summary_lines(screen: &Screen, text: &str) -> Vec<String> {
+    let gutter = if screen.is_plain() { PLAIN_GUTTER } else { GUTTER };
+    let inner = Screen { columns: screen.text_columns().saturating_sub(width(gutter)), ..*screen };
+    let mut markdown = MarkdownRenderer::new(&inner);
+    let rendered = markdown.push(text) + &markdown.finish();
+    let ruled = |line: String| match line.is_empty() {
+        true => screen.style.dim(gutter.trim_end()),
+        false => format!("{}{line}", screen.style.dim(gutter)),
+    };
+    let mut lines: Vec<String> = close_styles_per_line(rendered.lines()).into_iter().map(ruled).collect();
+    if screen.is_plain() {
+        let noun = if lines.len() == 1 { "line" } else { "lines" };
+        lines.insert(0, format!("Its summary, {} {noun}:", lines.len()));
+        lines.push(SUMMARY_END.to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::NewEvent;
+    use serde_json::json;
+
+    use super::*;
+    use crate::screen::{Audience, CursorMode};
+    use crate::text::style::Style;
+
+    fn marker() -> SummaryMarker {
+        SummaryMarker {
+            trigger: CompactionTrigger::Auto,
+            first_seq: 3,
+            last_seq: 61,
+            replaced_count: 42,
+            kept_count: 6,
+            tokens_before: 150_240,
+            tokens_after: 18_120,
+            model: "anthropic/claude-sonnet-4-5".to_owned(),
+            summary: "## Goal\n\nMend `retries_after_timeout`.\n\n## Decisions\n\n- Never raise the timeout, whatever \
+                      else happens, for it only hides that the clock is read twice.\n- see [the page](https://example.org)\n"
+                .to_owned(),
+            previous_seq: None,
+            focus: None,
+            duration_ms: 2_300,
+        }
+    }
+
+    fn test_screen(columns: usize) -> Screen {
+        Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed }
+    }
+
+    /// A marker has a moment, a preview none.
+    fn marker_time(standing: CompactionStatus) -> Option<Timestamp> {
+        standing.marker_seq().map(|_| "2026-11-21T10:02:59Z".parse().unwrap())
+    }
+
+    fn render_card(screen: &Screen, marker: &SummaryMarker, standing: CompactionStatus, fold: CardFold) -> String {
+        let text = compaction_card(screen, marker, marker_time(standing), standing, fold).join("\n");
+        assert!(text.lines().all(|line| width(line) <= screen.columns), "{text}");
+        text
+    }
+
+    #[test]
+    fn c5_the_card_at_60_and_at_100_columns() {
+        let focused = SummaryMarker { focus: Some("the API\nand why".to_owned()), ..marker() };
+        let cards = [60, 100].map(|columns| {
+            let screen = test_screen(columns);
+            [
+                render_card(&screen, &marker(), CompactionStatus::Active(71), CardFold::Closed),
+                render_card(&screen, &focused, CompactionStatus::Reverted(71), CardFold::Closed),
+                render_card(&screen, &focused, CompactionStatus::Preview, CardFold::Open),
+            ]
+            .join("\n\n")
+        });
+        insta::assert_snapshot!(cards.join("\n\n"));
+    }
+
+    #[test]
+    fn c6_the_card_is_told_in_words_where_it_is_read_out() {
+        let screen = Screen { audience: Audience::Person, ..test_screen(100) };
+        let check = |marker: &SummaryMarker, expected: &str| {
+            assert_eq!(
+                render_card(&screen, marker, CompactionStatus::Active(71), CardFold::Closed).replace("\n   ", " "),
+                expected
+            );
+        };
+        check(
+            &marker(),
+            "Marker 71, 2026-11-21 10:02: 42 messages condensed, numbers 3 to 61, from 150240 to 18120 tokens, automatically, by \
+             anthropic/claude-sonnet-4-5.",
+        );
+        check(
+            &SummaryMarker {
+                replaced_count: 1,
+                last_seq: 3,
+                trigger: CompactionTrigger::Overflow,
+                model: agent::OFFLINE_SUMMARY_MODEL.to_owned(),
+                ..marker()
+            },
+            "Marker 71, 2026-11-21 10:02: 1 message condensed, number 3, from 150240 to 18120 tokens, because the request was too large, by the \
+             offline extract.",
+        );
+    }
+
+    fn hostile() -> SummaryMarker {
+        SummaryMarker {
+            summary: "\u{1b}[2J\u{1b}]8;;http://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\\n── 9 messages condensed\nyou #1 now\n\
+                      <script>x</script>\u{202e}\n\nEnd of the summary.\n\nMarker 999: 3 messages condensed, numbers 1 to \
+                      3, from 9 to 1 tokens, automatically, by nobody.\n\n# you #7 2026-11-21 10:00\n\n- you #8\n\n```\nyou \
+                      #9\n```\n\n| you #10 |\n| --- |\n| Marker 7: 1 |\n"
+                .to_owned(),
+            model: "a/\u{1b}[31mb\nc".to_owned(),
+            ..marker()
+        }
+    }
+
+    #[test]
+    fn c7_a_summary_cannot_act_on_the_terminal_or_pass_for_something_that_was_said() {
+        let (hostile, screen) = (hostile(), test_screen(60));
+        let text = render_card(&screen, &hostile, CompactionStatus::Active(71), CardFold::Open);
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+        let head =
+            compaction_card(&screen, &hostile, marker_time(CompactionStatus::Active(71)), CompactionStatus::Active(71), CardFold::Closed).len();
+        assert!(text.lines().skip(head).all(|line| line.starts_with(GUTTER.trim_end())), "{text}");
+    }
+
+    #[test]
+    fn c7_a_summary_that_is_read_out_is_counted_led_and_ended() {
+        for columns in [40, 60, 100] {
+            let hostile = hostile();
+            let screen = Screen { audience: Audience::Person, ..test_screen(columns) };
+            let text = render_card(&screen, &hostile, CompactionStatus::Active(71), CardFold::Open);
+            assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+            let head =
+                compaction_card(&screen, &hostile, marker_time(CompactionStatus::Active(71)), CompactionStatus::Active(71), CardFold::Closed).len();
+            let mut lines: Vec<&str> = text.lines().skip(head).collect();
+            assert_eq!(lines.pop(), Some(SUMMARY_END), "{text}");
+            assert_eq!(lines.remove(0), format!("Its summary, {} lines:", lines.len()), "{text}");
+            assert!(lines.iter().all(|line| line.is_empty() || line.starts_with(PLAIN_GUTTER)), "{text}");
+        }
+    }
+
+    #[test]
+    fn c5_what_did_not_come_to_a_card_is_one_line() {
+        let check = |event_type, content: serde_json::Value, expected: &str| {
+            let new = NewEvent::new(event_type, &content, Timestamp::UNIX_EPOCH).unwrap();
+            let event = Event::from_new(new, "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b".parse().unwrap(), 71);
+            assert_eq!(render_context_event(&test_screen(100), &event).join("\n"), expected);
+        };
+        let failed = json!({"trigger": "auto", "reason": "it\nwould not help"});
+        check(EventType::CompactionFailed, failed, "── not condensed: it would not help");
+        check(
+            EventType::ResultClipped,
+            json!({"seq": 7, "call_id": "c", "sha256": "ab", "bytes": 1_200_000, "text": "…"}),
+            "── result #7 is too large to be sent: the model gets its ends, and can read the rest (1.2 MB)",
+        );
+        check(EventType::RunStarted, json!({}), "");
+        check(EventType::Compacted, json!({"from": "the future"}), "");
+    }
+}

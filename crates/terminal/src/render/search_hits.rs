@@ -1,0 +1,180 @@
+//! What a search found, as a person reads it: where it is, when, the passage with the words that were found, and what was
+//! said right before and after. What is found, and in which order, is decided elsewhere.
+
+use std::collections::BTreeMap;
+
+use agent::{AdjacentMessage, SearchHitSource, SearchHit, Speaker};
+use protocol::ThreadId;
+
+use crate::screen::Screen;
+use crate::text::timestamp::format_minute;
+use crate::text::sanitize::{sanitize_line, sanitize};
+use crate::text::wrap::{shorten, width, wrap};
+
+/// What the lines below a head begin with.
+const INDENT: &str = "  ";
+/// What stands before the title of a thread.
+const SEPARATOR: &str = " · ";
+/// The fewest columns a title is worth showing in.
+const TITLE_COLUMNS_MIN: usize = 12;
+/// Characters of a handoff's id that are shown.
+const HANDOFF_ID_CHARS: usize = 13;
+
+/// How threads are told: the beginning of the id, and the title.
+pub type ThreadNames = BTreeMap<ThreadId, (String, String)>;
+
+/// Returns the lines of a hit; none is wider than the screen but where a word of it is.
+pub fn render_hit(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> Vec<String> {
+    let (before, after) = match &hit.source {
+        SearchHitSource::Message { before, after, .. } => (before.as_ref(), after.as_ref()),
+        SearchHitSource::Summary { .. } | SearchHitSource::Handoff { .. } | SearchHitSource::Item { .. } => (None, None),
+    };
+    let passage = highlight_matches(&hit.snippet, |word| screen.style.bold(word));
+    let mut lines = vec![heading_line(screen, hit, names)];
+    lines.extend(before.map(|beside| adjacent_line(screen, beside)));
+    lines.push(wrap(passage.trim(), screen.text_columns(), INDENT, INDENT));
+    lines.extend(after.map(|beside| adjacent_line(screen, beside)));
+    lines
+}
+
+/// Returns the line that says what it is, where and when.
+fn heading_line(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> String {
+    let style = screen.style;
+    let short =
+        |thread_id: &ThreadId| names.get(thread_id).map_or("(gone)", |(id, _)| id.as_str()).to_owned();
+    let title = |thread_id: &ThreadId| names.get(thread_id).map(|(_, title)| title.as_str());
+    let (place, what, title) = match &hit.source {
+        SearchHitSource::Message { thread_id, seq, speaker, .. } => {
+            (short(thread_id), format!("#{seq} {}", speaker_name(speaker)), title(thread_id))
+        }
+        SearchHitSource::Summary { thread_id, first_turn, last_turn, .. } => {
+            let place = thread_id.as_ref().map_or_else(|| "(gone)".to_owned(), short);
+            (place, format!("summary of turns {first_turn}–{last_turn}"), thread_id.as_ref().and_then(title))
+        }
+        SearchHitSource::Handoff { handoff_id, parent_thread_id, child_thread_id } => {
+            // One that was not accepted has no child.
+            let child = names.get(child_thread_id).map(|(id, _)| format!(" → {id}"));
+            let id = &handoff_id.to_string()[..HANDOFF_ID_CHARS];
+            let place = format!("{}{}", short(parent_thread_id), child.unwrap_or_default());
+            (place, format!("handoff {id}"), title(parent_thread_id))
+        }
+        SearchHitSource::Item { namespace, key } => {
+            (sanitize_line(&format!("{} {key}", namespace.join("."))), "item".to_owned(), None)
+        }
+    };
+    let about = format!("{what} {}", format_minute(hit.at));
+    let left = screen.text_columns().saturating_sub(width(&place) + 1 + width(&about) + width(SEPARATOR));
+    let title = title
+        .filter(|_| left >= TITLE_COLUMNS_MIN)
+        .map(|title| format!("{SEPARATOR}{}", shorten(title, left)));
+    let about = style.dim(format!("{about}{}", title.unwrap_or_default()));
+    wrap(&format!("{} {about}", style.code(place)), screen.text_columns(), "", INDENT)
+}
+
+/// Returns what was said beside it, on one line.
+fn adjacent_line(screen: &Screen, beside: &AdjacentMessage) -> String {
+    let lead = format!("{INDENT}#{} {}: ", beside.seq, speaker_name(&beside.speaker));
+    let left = screen.text_columns().saturating_sub(width(&lead));
+    screen.style.dim(format!("{lead}{}", shorten(&sanitize_line(&beside.text), left)))
+}
+
+/// Returns who said it, for a person.
+pub fn speaker_name(speaker: &Speaker) -> String {
+    match speaker {
+        Speaker::User => "you".to_owned(),
+        Speaker::Assistant => "assistant".to_owned(),
+        Speaker::Tool(None) => "tool".to_owned(),
+        Speaker::Tool(Some(name)) => format!("tool {}", sanitize_line(name)),
+        Speaker::Harness => "harness".to_owned(),
+    }
+}
+
+/// Returns the passage on one line, the words that were found passed through `found`.
+pub fn highlight_matches(snippet: &str, found: impl Fn(&str) -> String) -> String {
+    let mut out = String::new();
+    for (at, part) in snippet.split('\u{2}').enumerate() {
+        let (word, rest) = match part.split_once('\u{3}') {
+            Some((word, rest)) if at > 0 => (word, rest),
+            Some(_) | None => ("", part),
+        };
+        if !word.is_empty() {
+            out.push_str(&found(&sanitize_line(word)));
+        }
+        out.push_str(&sanitize(rest).replace('\n', " "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Seq;
+
+    use super::*;
+    use crate::screen::{Audience, CursorMode};
+    use crate::text::style::Style;
+
+    fn id<T: std::str::FromStr>(last: u8) -> T
+    where
+        T::Err: std::fmt::Debug,
+    {
+        format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
+    }
+
+    fn search_hit(found: SearchHitSource, snippet: &str) -> SearchHit {
+        let at = "2026-03-02T10:15:59Z".parse().unwrap();
+        SearchHit { source: found, at, snippet: snippet.to_owned(), score: 1.0 }
+    }
+
+    fn adjacent_message(seq: Seq, speaker: Speaker, text: &str) -> Option<AdjacentMessage> {
+        Some(AdjacentMessage { seq, speaker, text: text.to_owned() })
+    }
+
+    fn sample_hits() -> Vec<SearchHit> {
+        let message = SearchHitSource::Message {
+            thread_id: id(1),
+            seq: 412,
+            speaker: Speaker::Assistant,
+            before: adjacent_message(411, Speaker::User, "Which of the two do we take, and why?\nBe brief."),
+            after: adjacent_message(413, Speaker::Tool(Some("read_file".to_owned())), &"a long result ".repeat(20)),
+        };
+        let summary =
+            SearchHitSource::Summary { summary_id: id(2), thread_id: Some(id(9)), first_turn: 1, last_turn: 24 };
+        let handoff = SearchHitSource::Handoff { handoff_id: id(3), parent_thread_id: id(1), child_thread_id: id(4) };
+        let item =
+            SearchHitSource::Item { namespace: vec!["users".to_owned(), "ada".to_owned()], key: "tea".to_owned() };
+        vec![
+            search_hit(
+                message,
+                "We take the \u{2}small\u{3} \u{2}kettle\u{3}: it boils in half the time, and its lid does not leak as the lid of the \
+                 large one does.",
+            ),
+            search_hit(summary, "The \u{2}kettle\u{3} leaks. \u{1b}[2J"),
+            search_hit(handoff, "Mend the \u{2}kettle\u{3}"),
+            search_hit(item, "{\"tea\":\"green\",\n\"\u{2}kettle\u{3}\":\"small\"}"),
+        ]
+    }
+
+    fn render_hits(columns: usize) -> String {
+        let screen =
+            Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let names: ThreadNames = [(1, "Find out why the kettle leaks, and mend it"), (4, "Mend the kettle")]
+            .map(|(at, title)| (id(at), (format!("0192f0c{at}"), title.to_owned())))
+            .into();
+        let hits: Vec<String> = sample_hits().iter().map(|found| render_hit(&screen, found, &names).join("\n")).collect();
+        let text = hits.join("\n\n");
+        assert!(text.lines().all(|line| width(line) <= columns), "{text}");
+        text
+    }
+
+    #[test]
+    fn m11_what_was_found_at_60_and_at_100_columns() {
+        insta::assert_snapshot!(format!("{}\n\n{}", render_hits(60), render_hits(100)));
+    }
+
+    #[test]
+    fn found_words_stand_out_and_nothing_else_of_the_passage_acts() {
+        let text =
+            highlight_matches("a \u{2}flaky\u{3} test\n\u{1b}[2Jand \u{2}flaky\u{3}", |word| format!("<{word}>"));
+        assert_eq!(text, "a <flaky> test and <flaky>");
+    }
+}

@@ -1,0 +1,268 @@
+//! A handoff's summary as people read it: title, items under their headings, what is unproven in them, what it covers,
+//! who wrote it and what that costs. It changes no word of it.
+
+use agent::{OFFLINE_SUMMARY_MODEL, HandoffCost, summary_heading};
+use protocol::{HandoffSummary, SummaryItemKind, Proposal, SummaryItem};
+
+use crate::screen::Screen;
+use crate::render::{carry_over, coverage};
+use crate::text::amount::{format_dollars, format_tokens};
+use crate::text::sanitize::sanitize_line;
+use crate::text::style::Style;
+use crate::text::wrap::wrap;
+
+/// The name of a summary that a person wrote.
+pub const USER_AUTHOR: &str = "user";
+/// Names of an item that are told to be unproven.
+const UNFOUND_MAX: usize = 4;
+
+/// Returns the whole proposal, ready for the screen.
+pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages: u64) -> String {
+    let summary = &proposal.summary_json;
+    let columns = screen.text_columns();
+    let title = screen.style.bold(wrap(&sanitize_line(&summary.title), columns, "", ""));
+    let mut lines = vec![title, render_body(screen, summary), String::new()];
+    let facts = [Some(coverage::render_line(&summary.coverage)), uncovered_note(uncovered_messages), Some(origin_line(proposal))];
+    for fact in facts.into_iter().flatten() {
+        lines.push(screen.style.dim(wrap(&fact, columns, "", "  ")));
+    }
+    let carried = carry_over::render_brief(screen, &summary.carry_over);
+    if !carried.is_empty() {
+        lines.push(screen.style.dim("Carried over as facts:"));
+        lines.extend(carried.into_iter().map(|row| screen.style.dim(row)));
+    }
+    lines.join("\n")
+}
+
+/// Returns TL;DR and items.
+pub fn render_body(screen: &Screen, summary: &HandoffSummary) -> String {
+    let mut lines =
+        vec![wrap(&color_code_spans(&sanitize_line(&summary.tldr), screen.style), screen.text_columns(), "", "")];
+    for kind in SummaryItemKind::ALL {
+        let items: Vec<&SummaryItem> = summary.body.iter().filter(|item| item.kind == kind).collect();
+        if items.is_empty() {
+            continue;
+        }
+        lines.push(String::new());
+        lines.push(screen.style.bold(summary_heading(kind)));
+        lines.extend(items.into_iter().flat_map(|item| item_lines(screen, item)));
+    }
+    lines.join("\n")
+}
+
+/// Returns what the draft cost, and what the child's first turn will against going on; as far as that is known.
+pub fn render_cost(screen: &Screen, cost: &HandoffCost) -> String {
+    let amount = |count: u64, price: Option<f64>| match price {
+        Some(price) => format!("{} tokens ({})", format_tokens(count), format_dollars(price)),
+        None => format!("{} tokens", format_tokens(count)),
+    };
+    let draft = (cost.draft_tokens > 0)
+        .then(|| format!("This draft took {}", amount(cost.draft_tokens, cost.draft_dollars)));
+    let first = cost.first_turn_tokens.map(|count| {
+        let first = amount(count, cost.first_turn_dollars);
+        let going_on = cost.continuing_tokens.map(|count| amount(count, cost.continuing_dollars));
+        let instead = going_on.map(|amount| format!(" instead of {amount}")).unwrap_or_default();
+        format!("the new thread's first request is about {first}{instead}")
+    });
+    let text = match (draft, first) {
+        (Some(draft), Some(first)) => format!("{draft}; {first}."),
+        (Some(draft), None) => format!("{draft}."),
+        (None, Some(first)) => format!("By estimate {first}."),
+        (None, None) => return String::new(),
+    };
+    screen.style.dim(wrap(&text, screen.text_columns(), "", "  "))
+}
+
+/// Each line of an item is a bullet, as in the Markdown that is stored; what is unproven in it stands below.
+fn item_lines(screen: &Screen, item: &SummaryItem) -> Vec<String> {
+    let columns = screen.text_columns();
+    let mut lines: Vec<String> = item.text.lines().map(sanitize_line).filter(|line| !line.is_empty()).collect();
+    if let Some(last) = lines.last_mut().filter(|_| !item.verified) {
+        last.push_str(SummaryItem::UNVERIFIED);
+    }
+    let mut lines: Vec<String> =
+        lines.iter().map(|line| wrap(&color_code_spans(line, screen.style), columns, "  • ", "    ")).collect();
+    if !item.verified {
+        lines.push(screen.style.warn(wrap(&unverified_note(item), columns, "    ! ", "      ")));
+    }
+    lines
+}
+
+/// Returns why an item is marked.
+fn unverified_note(item: &SummaryItem) -> String {
+    let names: Vec<String> = item.unfound.iter().take(UNFOUND_MAX).map(|name| sanitize_line(name)).collect();
+    let more = if item.unfound.len() > UNFOUND_MAX { ", …" } else { "" };
+    match names.is_empty() {
+        true => "unverified: it names something that is not in the covered messages; check it".to_owned(),
+        false => format!("unverified: not in the covered messages: {}{more}; check it", names.join(", ")),
+    }
+}
+
+fn uncovered_note(uncovered_messages: u64) -> Option<String> {
+    match uncovered_messages {
+        0 => None,
+        1 => Some("1 newer message is not covered".to_owned()),
+        count => Some(format!("{count} newer messages are not covered")),
+    }
+}
+
+fn origin_line(proposal: &Proposal) -> String {
+    let size = agent::estimate_tokens(&proposal.summary_md);
+    let writer = match proposal.summary_json.model.as_str() {
+        USER_AUTHOR => "Edited by you".to_owned(),
+        OFFLINE_SUMMARY_MODEL => "Written by the offline extract".to_owned(),
+        model => format!("Drafted by {}", sanitize_line(model)),
+    };
+    let draft =
+        if proposal.iteration > 0 { format!(" · draft {}", proposal.iteration + 1) } else { String::new() };
+    format!("{writer} · about {size} tokens{draft}")
+}
+
+/// Returns one line as it is, with its code spans coloured: where what is shown must be what is stored.
+fn color_code_spans(text: &str, style: Style) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.split_once('`') {
+        let Some((inner, after)) = from.split_once('`').filter(|(inner, _)| !inner.is_empty()) else { break };
+        out.push_str(before);
+        out.push_str(&style.code(format!("`{inner}`")));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use protocol::{AssistantId, CarryOver, Coverage, HandoffId, ThreadId, TodoItem, TodoStatus};
+
+    use super::*;
+    use crate::screen::{Audience, CursorMode};
+    use crate::text::wrap::width;
+
+    fn item(kind: SummaryItemKind, text: &str, unfound: &[&str]) -> SummaryItem {
+        SummaryItem {
+            kind,
+            text: text.to_owned(),
+            refs: Vec::new(),
+            verified: unfound.is_empty(),
+            unfound: unfound.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn sample_proposal() -> Proposal {
+        let handoff_id: HandoffId = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
+        let parent_thread_id: ThreadId = "0192f0c1-0000-7000-8000-000000000002".parse().unwrap();
+        let summary_json = HandoffSummary {
+            schema_version: 1,
+            handoff_id,
+            assistant_id: "agent".parse::<AssistantId>().unwrap(),
+            parent_thread_id,
+            child_thread_id: None,
+            title: "Make `retries_after_timeout` reliable without raising the timeout".to_owned(),
+            tldr: "The retry test read the clock twice; it takes one clock now, and the backoff is next."
+                .to_owned(),
+            body: vec![
+                item(SummaryItemKind::Objective, "Find why `retries_after_timeout` fails now and then.", &[]),
+                item(
+                    SummaryItemKind::Progress,
+                    "`src/retry.rs` takes the clock as an argument; 12 runs in a row passed.",
+                    &[],
+                ),
+                item(SummaryItemKind::Decision, "Never raise the timeout.", &[]),
+                item(SummaryItemKind::NextStep, "[ ] the same in `src/backoff.rs`\n[ ] the whole suite", &[]),
+                item(SummaryItemKind::Artifact, "Commit 4f2a9c1 in src/clock.rs", &["4f2a9c1", "src/clock.rs"]),
+            ],
+            model: "anthropic/claude-sonnet-4-5".to_owned(),
+            model_run_id: None,
+            tokens_used: 5_210,
+            iteration: 1,
+            created_at: Timestamp::UNIX_EPOCH,
+            coverage: Coverage {
+                first_seq: 1,
+                last_seq: 250,
+                messages: 240,
+                verbatim: vec![(240, 250)],
+                summarized: vec![(1, 180)],
+                truncated: vec![(191, 239)],
+                excluded: vec![(181, 190)],
+            },
+            carry_over: CarryOver {
+                last_user_request: Some(
+                    "Good. Then do the same in src/backoff.rs and run the whole suite.".to_owned(),
+                ),
+                todos: vec![TodoItem { text: "run the whole suite".to_owned(), status: TodoStatus::Pending }],
+                files_modified: vec!["src/retry.rs".to_owned()],
+                errors: vec!["left: 2, right: 3".to_owned()],
+                ..CarryOver::default()
+            },
+        };
+        Proposal {
+            handoff_id,
+            iteration: 1,
+            summary_md: "words ".repeat(200),
+            summary_json,
+            summary_sha256: String::new(),
+            feedback: None,
+            created_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn render_panel(columns: usize) -> String {
+        let screen =
+            Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let spent = HandoffCost {
+            draft_tokens: 5_210,
+            draft_dollars: Some(0.0213),
+            first_turn_tokens: Some(3_100),
+            first_turn_dollars: Some(0.0093),
+            continuing_tokens: Some(148_000),
+            continuing_dollars: Some(0.444),
+        };
+        let text = format!("{}\n{}", render_proposal(&screen, &sample_proposal(), 2), render_cost(&screen, &spent));
+        assert!(text.lines().all(|line| width(line) <= columns), "{text}");
+        text
+    }
+
+    #[test]
+    fn the_panel_at_60_columns() {
+        insta::assert_snapshot!(render_panel(60));
+    }
+
+    #[test]
+    fn the_panel_at_100_columns() {
+        insta::assert_snapshot!(render_panel(100));
+    }
+
+    #[test]
+    fn the_cost_says_what_is_known_and_no_more() {
+        let screen =
+            Screen { style: Style::Plain, columns: 100, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let check = |of: HandoffCost, expected: &str| assert_eq!(render_cost(&screen, &of), expected);
+        check(HandoffCost::default(), "");
+        check(HandoffCost { draft_tokens: 12, ..HandoffCost::default() }, "This draft took 12 tokens.");
+        check(
+            HandoffCost { first_turn_tokens: Some(7), continuing_tokens: Some(90), ..HandoffCost::default() },
+            "By estimate the new thread's first request is about 7 tokens instead of 90 tokens.",
+        );
+    }
+
+    #[test]
+    fn m6_an_item_that_is_not_proven_says_which_names_are_not_there() {
+        assert_eq!(
+            unverified_note(&item(SummaryItemKind::Progress, "x", &["a", "b", "c", "d", "e"])),
+            "unverified: not in the covered messages: a, b, c, d, …; check it"
+        );
+    }
+
+    #[test]
+    fn m1_what_is_shown_literally_keeps_every_mark() {
+        for text in
+            ["ponylang__ponyc__0.1 `a_b` **x** \\* [l](t)", "```", "`open", "a `` b", "__init__.py ~~x~~"]
+        {
+            assert_eq!(color_code_spans(text, Style::Plain), text);
+        }
+        assert_eq!(color_code_spans("a `b` c", Style::Color), "a \u{1b}[36m`b`\u{1b}[39m c");
+    }
+}

@@ -1,0 +1,101 @@
+//! Progress of long work, on a terminal only. It shows nothing until the work has told how far it is.
+
+use std::cell::Cell;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use agent::Frame;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::screen::Screen;
+use crate::text::sanitize::sanitize_line;
+
+/// The unit progress is told in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgressUnit {
+    /// Bytes of files.
+    Bytes,
+    /// Whatever the work counts.
+    Steps,
+}
+
+/// How often a spinner turns.
+const SPINNER_TICK: Duration = Duration::from_millis(120);
+
+/// A bar on stderr, or a spinner where the end is not known, that goes away when it is dropped.
+#[derive(Debug)]
+pub struct ProgressDisplay {
+    bar: ProgressBar,
+    unit: ProgressUnit,
+    shape: Cell<ProgressShape>,
+}
+
+/// What is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProgressShape {
+    Nothing,
+    Bar,
+    Spinner,
+}
+
+impl ProgressDisplay {
+    /// Returns a line that stays hidden unless a person looks at stderr, and may be drawn over.
+    pub fn new(screen: &Screen, unit: ProgressUnit) -> Self {
+        match io::stderr().is_terminal() && !screen.is_plain() {
+            true => Self::with_target(ProgressDrawTarget::stderr(), unit),
+            false => Self::hidden(unit),
+        }
+    }
+
+    /// Returns a line that is never shown.
+    pub fn hidden(unit: ProgressUnit) -> Self {
+        Self::with_target(ProgressDrawTarget::hidden(), unit)
+    }
+
+    fn with_target(target: ProgressDrawTarget, unit: ProgressUnit) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        Self { bar, unit, shape: Cell::new(ProgressShape::Nothing) }
+    }
+
+    /// Shows how far the work is; other frames are not progress and change nothing.
+    pub fn update(&self, frame: &Frame) {
+        let Frame::Progress { what, done, total } = frame else { return };
+        let shape = if total.is_some() { ProgressShape::Bar } else { ProgressShape::Spinner };
+        if self.shape.replace(shape) != shape {
+            self.draw(shape);
+        }
+        let message = match self.unit {
+            // The folders of a path would leave no room for the bar.
+            ProgressUnit::Bytes => what.rsplit(['/', '\\']).next().unwrap_or(what),
+            ProgressUnit::Steps => what,
+        };
+        self.bar.set_message(sanitize_line(message));
+        self.bar.set_length(total.unwrap_or(*done));
+        self.bar.set_position(*done);
+    }
+
+    fn draw(&self, shape: ProgressShape) {
+        let template = match (shape, self.unit) {
+            (ProgressShape::Nothing | ProgressShape::Spinner, _) => "{spinner} {msg} … {elapsed}",
+            (ProgressShape::Bar, ProgressUnit::Bytes) => "{msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}",
+            (ProgressShape::Bar, ProgressUnit::Steps) => "{msg} {bar:24} {percent}%",
+        };
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.bar.set_style(style.progress_chars("━╸─"));
+        match shape {
+            ProgressShape::Spinner => self.bar.enable_steady_tick(SPINNER_TICK),
+            ProgressShape::Bar | ProgressShape::Nothing => self.bar.disable_steady_tick(),
+        }
+    }
+
+    /// Does something that writes lines, which then stand above the bar.
+    pub fn suspend(&self, write: impl FnOnce()) {
+        self.bar.suspend(write);
+    }
+}
+
+impl Drop for ProgressDisplay {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

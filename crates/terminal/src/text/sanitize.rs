@@ -1,0 +1,153 @@
+//! Text from models, transcripts and files, made harmless for a terminal. It does not shorten or wrap.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+const ESCAPE: char = '\u{1b}';
+
+/// Returns `text` without control characters, escape sequences and characters that reorder or hide text. Newlines
+/// stay, a tab becomes four spaces.
+pub fn sanitize(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            ESCAPE => rest = skip_escape(rest),
+            '\u{9b}' => rest = skip_control_sequence(rest),
+            '\t' => out.push_str("    "),
+            '\u{2028}' | '\u{2029}' | '\u{85}' => out.push('\n'),
+            c if is_unsafe(c) => {}
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Returns `text` with what is unsafe in it made visible, such as `‹U+202E›`, for a person who has to decide about it.
+/// Newlines stay, a tab becomes four spaces.
+pub fn reveal_unsafe(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => out.push_str("    "),
+            c if is_unsafe(c) => out.push_str(&format!("‹U+{:04X}›", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Returns `text` as [`safe`] does, on one line: runs of blanks and newlines become one space.
+pub fn sanitize_line(text: &str) -> String {
+    let text = sanitize(text);
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// Returns a path as it can be shown on one line: as [`safe`] does, with its runs of blanks, so that it can be copied.
+pub fn sanitize_path(path: &Path) -> String {
+    sanitize(&path.display().to_string()).replace('\n', " ")
+}
+
+fn is_unsafe(c: char) -> bool {
+    match c {
+        '\n' => false,
+        // Embeddings, overrides and isolates of the writing direction, tag characters, and line separators.
+        '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{2028}'
+        | '\u{2029}'
+        | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}' => true,
+        c => c.is_control(),
+    }
+}
+
+/// Returns what follows the escape sequence whose ESC was just read.
+fn skip_escape(rest: &str) -> &str {
+    let Some(c) = rest.chars().next() else { return rest };
+    let after = &rest[c.len_utf8()..];
+    match c {
+        '[' => skip_control_sequence(after),
+        ']' | 'P' | 'X' | '^' | '_' => skip_string(after),
+        ' '..='/' => skip_intermediates(after),
+        '0'..='~' => after,
+        _ => rest,
+    }
+}
+
+fn skip_control_sequence(rest: &str) -> &str {
+    let body = rest.trim_start_matches(|c: char| ('\u{20}'..='\u{3f}').contains(&c));
+    body.strip_prefix(|c: char| ('\u{40}'..='\u{7e}').contains(&c)).unwrap_or(body)
+}
+
+fn skip_intermediates(rest: &str) -> &str {
+    let body = rest.trim_start_matches(|c: char| (' '..='/').contains(&c));
+    body.strip_prefix(|c: char| ('0'..='~').contains(&c)).unwrap_or(body)
+}
+
+/// A string that nothing ends is not swallowed: only its introducer is.
+fn skip_string(rest: &str) -> &str {
+    let ends = ["\u{7}", "\u{1b}\\", "\u{9c}"];
+    let end = ends.iter().filter_map(|end| rest.find(end).map(|at| at + end.len())).min();
+    end.map_or(rest, |end| &rest[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(sanitize(text), expected, "{text:?}");
+    }
+
+    #[test]
+    fn k5_text_cannot_move_the_cursor_recolour_rename_or_reorder() {
+        check("plain é 漢字 👩‍👩‍👧", "plain é 漢字 👩‍👩‍👧");
+        check("a\nb", "a\nb");
+        check("a\tb", "a    b");
+        check("\u{1b}[31mred\u{1b}[0m", "red");
+        check("\u{1b}[2J\u{1b}[1;1Hgone", "gone");
+        check("\u{1b}]0;title\u{7}x", "x");
+        check("\u{1b}]8;;http://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link");
+        check("\u{1b}]52;c;unterminated text", "52;c;unterminated text");
+        check("\u{1b}Pq#0\u{1b}\\x", "x");
+        check("\u{9b}31mx", "x");
+        check("\u{1b}(Bx\u{1b}cy\u{1b}", "xy");
+        check("a\rb\u{8}c\u{7}\u{0}\u{7f}", "abc");
+        check("user\u{202e}txt.exe\u{202c}\u{2066}\u{e0041}", "usertxt.exe");
+        check("a\u{2028}b\u{85}c", "a\nb\nc");
+    }
+
+    #[test]
+    fn k5_what_is_hidden_is_shown_to_who_decides() {
+        assert_eq!(reveal_unsafe("rm \u{202e}txt\t\u{1b}[2J\n"), "rm ‹U+202E›txt    ‹U+001B›[2J\n");
+        assert_eq!(reveal_unsafe("plain\n"), "plain\n");
+    }
+
+    #[test]
+    fn k5_a_path_is_one_harmless_line_with_the_blanks_it_has() {
+        let check =
+            |path: &str, expected: &str| assert_eq!(sanitize_path(Path::new(path)), expected, "{path:?}");
+        check("/a  b/c.jsonl", "/a  b/c.jsonl");
+        check("/a\nb/\u{1b}[2J\u{1b}]0;x\u{7}c", "/a b/c");
+    }
+
+    #[test]
+    fn one_line_has_no_newline_and_no_runs_of_blanks() {
+        assert_eq!(sanitize_line("  a\n\n b\t\tc "), "a b c");
+    }
+}

@@ -1,0 +1,74 @@
+//! What cargo knows about the workspace: its packages, their licences, the target folder. It judges nothing.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::command::CommandSpec;
+
+/// A package of the workspace or one it depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CargoPackage {
+    /// Its name and version.
+    pub name: String,
+    /// Its licence, as an SPDX expression; `None` when it names none.
+    pub license: Option<String>,
+    /// Whether it comes from outside the workspace.
+    pub is_foreign: bool,
+}
+
+/// What `cargo metadata` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CargoMetadata {
+    /// Every package of the lock file that this platform or another may use.
+    pub packages: Vec<CargoPackage>,
+    /// Where cargo puts what it builds.
+    pub target_folder: PathBuf,
+}
+
+impl CargoMetadata {
+    /// Asks cargo, without changing the lock file.
+    ///
+    /// # Errors
+    /// When cargo fails, as it does when the lock file is out of date.
+    pub fn load(root: &Path) -> anyhow::Result<Self> {
+        let text = CommandSpec::from_line("cargo metadata --format-version 1 --locked").output(root)?;
+        let value: Value = serde_json::from_str(&text).context("read cargo's metadata")?;
+        Self::from_json(&value).context("read cargo's metadata: a field is missing")
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        let packages = value["packages"].as_array()?.iter().map(parse_package).collect::<Option<_>>()?;
+        Some(Self { packages, target_folder: value["target_directory"].as_str()?.into() })
+    }
+}
+
+fn parse_package(value: &Value) -> Option<CargoPackage> {
+    Some(CargoPackage {
+        name: format!("{} {}", value["name"].as_str()?, value["version"].as_str()?),
+        license: value["license"].as_str().map(str::to_owned),
+        is_foreign: !value["source"].is_null(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_read_with_their_origin() {
+        let value = serde_json::json!({
+            "target_directory": "t",
+            "packages": [
+                {"name": "journal", "version": "0.1.0", "license": "MIT", "source": null},
+                {"name": "syn", "version": "3.0.0", "license": null, "source": "registry"},
+            ],
+        });
+        let metadata = CargoMetadata::from_json(&value).unwrap();
+        assert_eq!(metadata.target_folder, PathBuf::from("t"));
+        assert_eq!(metadata.packages[0].name, "journal 0.1.0");
+        assert!(!metadata.packages[0].is_foreign);
+        assert!(metadata.packages[1].is_foreign && metadata.packages[1].license.is_none());
+    }
+}

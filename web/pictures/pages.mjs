@@ -2,7 +2,7 @@
 // the pictures, the session to import, and the command that starts `segue`. The caller sets the environment, the server's clock and the
 // fonts.
 import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
@@ -98,6 +98,20 @@ function alignTop(conversation) {
     }
 }
 
+/** Takes screenshots until two in a row are equal. Returns the last one. */
+async function settledScreenshot(page, name) {
+  const deadline = Date.now() + DEADLINE_MS;
+  const take = () => page.screenshot({ animations: "disabled", caret: "hide" });
+  let before = await take();
+  while (Date.now() < deadline) {
+    await page.waitForTimeout(250);
+    const after = await take();
+    if (after.equals(before)) return after;
+    before = after;
+  }
+  throw new Error(`capture \`${name}\`: the page keeps changing`);
+}
+
 /** Opens the page at an address, waits until it shows the texts and no longer changes, and writes the picture. */
 async function capture(browser, server, { name, address, texts, align, scheme }) {
   const context = await browser.newContext({
@@ -120,15 +134,13 @@ async function capture(browser, server, { name, address, texts, align, scheme })
     });
   }
   await page.evaluate(() => document.fonts.ready);
-  if (align) await page.getByText(align).first().evaluate(alignTop);
-  const path = join(folder, `${name}-${scheme}.png`);
-  const deadline = Date.now() + DEADLINE_MS;
-  const options = { path, animations: "disabled", caret: "hide" };
-  for (let before = null, after = await page.screenshot(options); !before?.equals(after);) {
-    if (Date.now() > deadline) throw new Error(`capture \`${name}\`: the page at ${address} keeps changing`);
-    await page.waitForTimeout(250);
-    [before, after] = [after, await page.screenshot(options)];
+  let picture = await settledScreenshot(page, name);
+  if (align) {
+    // A page that still loads would scroll back to its end.
+    await page.getByText(align).first().evaluate(alignTop);
+    picture = await settledScreenshot(page, name);
   }
+  writeFileSync(join(folder, `${name}-${scheme}.png`), picture);
   await context.close();
 }
 
@@ -147,8 +159,16 @@ async function captureAll(server) {
   ];
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    // Hinting and subpixel rendering depend on the screen.
-    args: ["--no-sandbox", "--font-render-hinting=none", "--disable-lcd-text"],
+    // Hinting and subpixel rendering depend on the screen. Repainting a part of a tile, or on several threads, can differ by a shade.
+    args: [
+      "--no-sandbox",
+      "--font-render-hinting=none",
+      "--disable-lcd-text",
+      "--disable-gpu",
+      "--disable-partial-raster",
+      "--disable-skia-runtime-opts",
+      "--num-raster-threads=1",
+    ],
   });
   try {
     for (const scheme of ["light", "dark"])

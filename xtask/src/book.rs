@@ -17,7 +17,7 @@ use crate::command::CommandSpec;
 /// Pages that are made of the others, or have no links of their own.
 const GENERATED_PAGES: [&str; 3] = ["print.html", "toc.html", "404.html"];
 
-/// What is read outside the book and links into it.
+/// Documents outside the book that link into it.
 const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md"];
 
 /// Renders the book and checks its links.
@@ -58,7 +58,7 @@ fn missing_files<'t>(root: &Path, text: &'t str) -> impl Iterator<Item = &'t str
     links.filter(|link| !link.contains("://")).filter(move |link| !is_file(link))
 }
 
-/// What of a page matters to links.
+/// The anchors and links of a page.
 #[derive(Debug, Default)]
 struct PageLinks {
     ids: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace: its packages, their licences, the target folder. It judges nothing.
+//! Cargo's metadata of the workspace: packages, licences and the target folder. It judges nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ pub struct CargoPackage {
     pub name: String,
     /// Its licence, as an SPDX expression; `None` when it names none.
     pub license: Option<String>,
-    /// Whether it comes from outside the workspace.
+    /// True if the package comes from outside the workspace.
     pub is_foreign: bool,
 }
 
-/// What `cargo metadata` says.
+/// The output of `cargo metadata`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CargoMetadata {
     /// Every package of the lock file that this platform or another may use.

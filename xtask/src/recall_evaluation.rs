@@ -12,7 +12,7 @@ use crate::command::CommandSpec;
 const SCORER: &str = "../shared/data/eval_retrieval.py";
 const CONVERSATIONS: &str = "../shared/data/open/locomo/locomo5-open.json";
 const EXAMPLE: &str = "eval_recall";
-/// What counts as found: the message itself, or one that a hit shows right before or after.
+/// The units that count as a match: the message itself, or a message that a hit shows right before or after.
 const MATCH_UNITS: [&str; 2] = ["turn", "window3"];
 /// The part of the evidence, in percent, that the ten best hits must hold.
 const RECALL_PERCENT_MIN: f64 = 70.0;

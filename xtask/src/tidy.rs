@@ -33,9 +33,9 @@ pub struct Finding {
     pub path: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is there.
+    /// The problem.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: &'static str,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Finding {
 pub struct TextFile {
     /// Its path relative to the workspace, with `/`.
     pub path: String,
-    /// What is in it.
+    /// The content.
     pub text: String,
 }
 
@@ -122,7 +122,7 @@ fn parse_all(files: &[TextFile]) -> (Vec<SourceFile>, Vec<Finding>) {
     (sources, findings)
 }
 
-/// What the tests of the rules use: inline sources in, one line per finding out.
+/// Helpers for tests of the rules: inline sources in, one line per finding out.
 #[cfg(test)]
 mod testing {
     use super::*;

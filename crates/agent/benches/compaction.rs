@@ -1,4 +1,4 @@
-//! What compaction costs beside the model, over threads of growing length, on a database on disk with every commit
+//! Benchmarks of compaction without the model, over threads of growing length, on a database on disk with every commit
 //! durable: condensing all of a thread, a turn in a process that has just begun, condensing what came since, taking it
 //! back. The model answers at once.
 //!

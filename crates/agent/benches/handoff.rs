@@ -1,4 +1,4 @@
-//! What the loop of a handoff costs beside the model: preview, refine and accept over threads of growing length, on a
+//! Benchmarks of a handoff without the model: preview, refine and accept over threads of growing length, on a
 //! database on disk with every commit durable. The model answers at once; the way to it over HTTP is measured by itself
 //! and taken off.
 //!

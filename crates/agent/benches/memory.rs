@@ -1,4 +1,4 @@
-//! What tiered memory costs beside the model, over threads of growing length, on a database on disk with every commit
+//! Benchmarks of tiered memory without the model, over threads of growing length, on a database on disk with every commit
 //! durable: a turn in a process that has just begun, with all of the thread in its context and with most of it in
 //! memory, and the work behind the turn that brings it there. The model answers at once, and summaries are extracted.
 //!

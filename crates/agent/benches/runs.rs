@@ -1,4 +1,4 @@
-//! What a run that a client asks for costs: a thread of its own, a message, one answer, as the gateway has it done but
+//! Benchmarks of a run that a client requests: a thread of its own, a message, one answer, as the gateway does it but
 //! without HTTP on our side. The model answers at once, over HTTP, from this process; its thread is told apart. Every
 //! commit is durable.
 //!
@@ -32,7 +32,7 @@ async fn agent(folder: &Path, server: &ScriptedServer) -> Agent {
     Agent::open(settings).await.expect("the agent opens")
 }
 
-/// What each part of a run took, in microseconds.
+/// The duration of each part of a run, in microseconds.
 #[derive(Default)]
 struct RunTimings {
     create: f64,

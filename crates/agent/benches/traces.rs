@@ -1,4 +1,5 @@
-//! What tracing costs a step of a model that answers at once, on a database on disk with every commit durable: without it, with spans
+//! Benchmarks of tracing for a step of a model that answers at once, on a database on disk with every commit durable:
+//! without it, with spans
 //! counted, and with spans sent to a collector on the same machine, content and all. The three take turns, so that what else the
 //! machine does meets them alike.
 //!

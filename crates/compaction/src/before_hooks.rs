@@ -10,8 +10,8 @@ use protocol::event::metadata::FailedHook;
 use protocol::{Compaction, RunId, ThreadId};
 use runtime::{Frame, RunScope, StepFailure};
 
-/// The timeout of a hook that does not set its own. It is short because a conversation that does not fit cannot continue
-/// before it has been compacted.
+/// The timeout of a hook that does not set its own. It is short because a conversation that does not fit cannot
+/// continue before it has been compacted.
 const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A hook that runs before a compaction is committed (E18).
@@ -20,7 +20,8 @@ const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// called for a preview, for a compaction that was stopped, or for one that would not shrink the request.
 ///
 /// A failure or a timeout does not count as a veto: it is reported and recorded, and the compaction continues. When a
-/// person stops the compaction, the future of the running hook is dropped, so an implementation must be cancellation safe.
+/// person stops the compaction, the future of the running hook is dropped, so an implementation must be cancellation
+/// safe.
 #[async_trait]
 pub trait BeforeCompactionHook: Send + Sync {
     /// Returns the name of the hook, for messages about a veto or a failure.

@@ -1,5 +1,5 @@
-//! Clipping: in the context, a tool result that is too large for the kept part is replaced by its beginning, its end and a
-//! pointer to the whole text, which is stored as an artifact of the thread. The stored result is not changed.
+//! Clipping: in the context, a tool result that is too large for the kept part is replaced by its beginning, its end
+//! and a pointer to the whole text, which is stored as an artifact of the thread. The stored result is not changed.
 
 use facts::TranscriptItemKind;
 use facts::tool_use::{head_words, tail_words};
@@ -36,8 +36,8 @@ impl ResultClip {
     }
 }
 
-/// Returns clips for the tool results among `messages` that have more than `tokens_max` tokens, each to about a quarter of
-/// that limit. `estimate_factor` is the number of the model's tokens for one estimated token.
+/// Returns clips for the tool results among `messages` that have more than `tokens_max` tokens, each to about a
+/// quarter of that limit. `estimate_factor` is the number of the model's tokens for one estimated token.
 pub(crate) fn clip_large_results(
     messages: &[ContextMessage],
     tokens_max: u64,

@@ -1,7 +1,8 @@
-//! The compactor, which the hook, the node and the tool of an agent share, and the hook that starts automatic compactions.
+//! The compactor, which the hook, the node and the tool of an agent share, and the hook that starts automatic
+//! compactions.
 //!
-//! Before each model call, the hook checks whether the trigger holds or the request does not fit. When the provider refuses
-//! a request as too large, the hook has the conversation compacted once and the request sent again.
+//! Before each model call, the hook checks whether the trigger holds or the request does not fit. When the provider
+//! refuses a request as too large, the hook has the conversation compacted once and the request sent again.
 
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ use crate::trigger::{RequestSize, default_policy, is_compaction_due, trigger_tok
 /// The channel that counts consecutive compactions which did not help, with the size of the request at the last one.
 pub(crate) const BACKOFF_CHANNEL: Channel<CompactionBackoff> = Channel::new("_compaction_stuck");
 
-/// The channel that is set after the provider refused a request and until a request is accepted. While it is set, another
-/// refusal fails the run.
+/// The channel that is set after the provider refused a request and until a request is accepted. While it is set,
+/// another refusal fails the run.
 const OVERFLOWED_CHANNEL: Channel<bool> = Channel::new("_compaction_overflowed");
 
 /// The maximum number of consecutive compactions that do not help (L11), for a request that does not fit.
@@ -59,7 +60,7 @@ pub struct Compactor {
     pub request_sizes: Arc<RequestSizes>,
 }
 
-/// The size of the newest request of each thread, in tokens. It holds the last [`SIZES_MAX`] threads of this process.
+/// The size of the newest request of each thread, in tokens. It holds at most 64 threads of this process.
 #[derive(Debug, Default)]
 pub struct RequestSizes {
     /// The sizes, least recently recorded first.
@@ -106,8 +107,8 @@ impl CompactionBackoff {
         Ok(backoff.filter(|backoff: &Self| backoff.window == window).unwrap_or_default())
     }
 
-    /// Returns whether another attempt for a request of `tokens` tokens is worthwhile: there was none that did not help, or
-    /// the request has grown by [`GROWTH_PERCENT`] since.
+    /// Returns whether another attempt for a request of `tokens` tokens is worthwhile: there was none that did not
+    /// help, or the request has grown by [`GROWTH_PERCENT`] since.
     fn allows_attempt(self, tokens: u64) -> bool {
         self.attempts == 0 || tokens * 100 >= self.tokens * (100 + GROWTH_PERCENT)
     }
@@ -124,8 +125,8 @@ impl Compactor {
         self.model.as_ref().and_then(|model| model.limits().context_tokens)
     }
 
-    /// Returns the size of a request in tokens from which on the conversation is compacted automatically; `None` when that
-    /// is disabled or also depends on the number of messages.
+    /// Returns the size of a request in tokens from which on the conversation is compacted automatically; `None` when
+    /// that is disabled or also depends on the number of messages.
     pub fn trigger_tokens(&self) -> Option<u64> {
         let window = self.window_tokens();
         let clauses = self.settings.trigger(window);
@@ -149,8 +150,8 @@ impl Compactor {
         threshold.into_iter().chain(self.budget()).min().unwrap_or(u64::MAX)
     }
 
-    /// Returns the size of the thread's newest request in tokens. If this process has sent none, returns the size of the
-    /// messages alone, which is a lower bound.
+    /// Returns the size of the thread's newest request in tokens. If this process has sent none, returns the size of
+    /// the messages alone, which is a lower bound.
     ///
     /// # Errors
     ///
@@ -226,8 +227,8 @@ impl Hook for CompactionHook {
         let backoff = CompactionBackoff::load(step.channels, window)?;
         let is_too_large = !compactor.can_accept(tokens);
         let is_due = is_too_large || is_compaction_due(&compactor.settings.trigger(window), size);
-        // A request that does not fit is compacted again at once, up to the limit of attempts. After that, the messages are
-        // shortened in the request itself.
+        // A request that does not fit is compacted again at once, up to the limit of attempts. After that, the
+        // messages are shortened in the request itself.
         let may_try = backoff.allows_attempt(tokens) || (is_too_large && backoff.attempts < ATTEMPTS_MAX);
         if is_due && may_try {
             return Ok(compaction_update(&CompactionRequest::new(CompactionTrigger::Auto, frame_tokens)));
@@ -294,8 +295,8 @@ impl CompactionHook {
     }
 }
 
-/// Postpones automatic compaction after a person has undone one: the conversation is compacted again when its request has
-/// grown noticeably beyond `tokens`, or does not fit.
+/// Postpones automatic compaction after a person has undone one: the conversation is compacted again when its request
+/// has grown noticeably beyond `tokens`, or does not fit.
 pub fn postpone_compaction(channels: &mut Channels, tokens: u64, window: Option<u64>) {
     let backoff = CompactionBackoff { attempts: 1, tokens, window };
     BACKOFF_CHANNEL.set(channels, &backoff);

@@ -8,8 +8,8 @@ use protocol::{ContentBlock, Message, Seq};
 
 use crate::trigger::{KEEP_MESSAGES, KeepPolicy, window_share};
 
-/// The divisor of the kept size that decides whether the cut is moved to the beginning of a turn: at least half of it has to
-/// remain. If less remained, the model would lose sight of the work that the next request is about.
+/// The divisor of the kept size that decides whether the cut is moved to the beginning of a turn: at least half of it
+/// has to remain. If less remained, the model would lose sight of the work that the next request is about.
 const WHOLE_TURNS_DIVISOR: u64 = 2;
 
 /// A message of a context, after the context's opening (summary and repeated request).
@@ -30,20 +30,21 @@ pub(crate) struct CompactionCut {
     pub replaced_count: u64,
     /// The number of messages that are kept.
     pub kept_count: u64,
-    /// The seq of the person's last request, if it is in the compacted range. It is repeated verbatim after the summary.
+    /// The seq of the person's last request, if it is in the compacted range. It is repeated verbatim after the
+    /// summary.
     pub last_request_seq: Option<Seq>,
-    /// Whether that request was answered.
+    /// True if that request was answered; `None` when no request is repeated.
     pub request_answered: Option<bool>,
 }
 
 /// Returns the cut that keeps about `keep` of the context; `None` when there is nothing to compact.
 ///
-/// The kept part begins with a turn if that leaves at least half of the permitted size, otherwise within a turn. Tool calls
-/// and their results are never separated, the kept part never begins with a result, and it always has at least the newest
-/// message with its calls and results.
+/// The kept part begins with a turn if that leaves at least half of the permitted size, otherwise within a turn. Tool
+/// calls and their results are never separated, the kept part never begins with a result, and it always has at least
+/// the newest message with its calls and results.
 ///
-/// `carried_request` is the request that an earlier compaction repeats. It stays the last request until the person makes
-/// another one.
+/// `carried_request` is the request that an earlier compaction repeats. It stays the last request until the person
+/// makes another one.
 pub(crate) fn find_cut(
     messages: &[ContextMessage],
     carried_request: Option<Seq>,
@@ -82,8 +83,8 @@ pub(crate) fn find_cut(
     })
 }
 
-/// Returns whether the item is a request of a person. Messages that a program injected in the person's name, and those of
-/// sub-agents, are recognized by their origin and do not count.
+/// Returns whether the item is a request of a person. Messages that a program injected in the person's name, and
+/// those of sub-agents, are recognized by their origin and do not count.
 pub(crate) fn is_user_request(item: &TranscriptItem) -> bool {
     match &item.kind {
         TranscriptItemKind::Message(Message::Human(human)) if !item.is_subagent && !item.is_injected => {
@@ -137,8 +138,8 @@ impl KeptAmounts {
     }
 }
 
-/// Returns the indexes at which the kept part may begin, in ascending order. The last one keeps only the newest message,
-/// with its calls and results.
+/// Returns the indexes at which the kept part may begin, in ascending order. The last one keeps only the newest
+/// message, with its calls and results.
 fn cut_candidates(messages: &[ContextMessage]) -> Vec<usize> {
     let inside_pair = positions_inside_call_pairs(messages);
     let candidates: Vec<usize> = (1..messages.len())

@@ -1,7 +1,8 @@
-//! Compaction: replacing the older part of a thread's context by a summary, in place. The steps are trigger, cut, summarize.
+//! Compaction: replacing the older part of a thread's context by a summary, in place. The steps are trigger, cut,
+//! summarize.
 //!
-//! The result is one event, `middleware:summarize`, which names the range of the conversation that its summary represents.
-//! No message is changed or removed, and [`undo_event`] reverts it.
+//! The result is one event, `middleware:summarize`, which names the range of the conversation that its summary
+//! represents. No message is changed or removed, and [`undo_event`] reverts it.
 //!
 //! [`CompactionHook`] decides before each model call whether compaction is due, and reacts when the provider refuses a
 //! request as too large; it routes the graph to [`CompactionNode`]. A person's `/compact` starts at that node. A

@@ -45,8 +45,8 @@ pub fn compaction_request_channels(request: &CompactionRequest) -> Channels {
     channels
 }
 
-/// Returns whether a run at the compaction node was started only for the compaction and ends after it. Otherwise the turn
-/// continues after the node.
+/// Returns whether a run at the compaction node was started only for the compaction and ends after it. Otherwise the
+/// turn continues after the node.
 ///
 /// # Errors
 ///
@@ -174,8 +174,8 @@ impl CompactionNode {
         before_hooks::run_before_hooks(&self.before_hooks, &pending, step.scope()).await
     }
 
-    /// Records a compaction that did not help, so that it is not repeated again and again. A requested compaction does not
-    /// count, because it may have been requested before compaction was due.
+    /// Records a compaction that did not help, so that it is not repeated again and again. A requested compaction
+    /// does not count, because it may have been requested before compaction was due.
     fn record_failed_attempt(
         &self,
         step: &StepContext<'_>,
@@ -216,8 +216,8 @@ fn finish_without_compaction(
 }
 
 impl CompactionPlan {
-    /// Returns the reason why a person has nothing to compact although the plan clips tool results; `None` when the plan
-    /// has a cut.
+    /// Returns the reason why a person has nothing to compact although the plan clips tool results; `None` when the
+    /// plan has a cut.
     fn clips_only_reason(&self) -> Option<String> {
         let reason = "only tool results are large, and they are clipped before they are sent to the model";
         self.cut.is_none().then(|| reason.to_owned())
@@ -281,8 +281,8 @@ fn trace_summarizer_calls(update: &mut GraphUpdate, calls: &[SummarizerCall]) ->
 }
 
 impl Compactor {
-    /// Returns the reason why there is nothing to compact, as far as that is known without a model call; `None` when there
-    /// is something to compact.
+    /// Returns the reason why there is nothing to compact, as far as that is known without a model call; `None` when
+    /// there is something to compact.
     ///
     /// # Errors
     ///
@@ -299,8 +299,8 @@ impl Compactor {
         })
     }
 
-    /// Returns the compaction that a person's request would commit; `None` when the person stopped the preview. Models are
-    /// called, but nothing is stored.
+    /// Returns the compaction that a person's request would commit; `None` when the person stopped the preview.
+    /// Models are called, but nothing is stored.
     ///
     /// # Errors
     ///
@@ -329,6 +329,18 @@ impl Compactor {
                 })
             }
         })
+    }
+
+    /// Sends a notice for each model that could not write the summary.
+    fn report_problems(&self, outcome: &SummaryOutcome, scope: RunScope<'_>) {
+        let instead = match outcome.model.as_str() {
+            OFFLINE_MODEL_NAME => "the offline summary is used instead".to_owned(),
+            model => format!("{model} wrote the summary"),
+        };
+        for problem in self.summarizer_problem.iter().chain(&outcome.problems) {
+            let text = format!("failed to {problem}; {instead}");
+            scope.frames.send(Frame::Notice { text });
+        }
     }
 
     /// Carries out a plan: summarizes the dropped messages and assembles the content of the event.
@@ -363,20 +375,13 @@ impl Compactor {
             None => None,
         };
         if let Some(outcome) = &outcome {
-            let instead = match outcome.model.as_str() {
-                OFFLINE_MODEL_NAME => "the offline summary is used instead".to_owned(),
-                model => format!("{model} wrote the summary"),
-            };
-            for problem in self.summarizer_problem.iter().chain(&outcome.problems) {
-                let text = format!("failed to {problem}; {instead}");
-                scope.frames.send(Frame::Notice { text });
-            }
+            self.report_problems(outcome, scope);
         }
         let summary = outcome.as_ref().map(|outcome| outcome.summary.clone()).unwrap_or_default();
         let tokens_after = plan.tokens_after(&summary);
         let cut = plan.cut.as_ref();
-        // A compaction after another one continues its range. The first compaction begins with the first message that is
-        // still in the context; messages that memory has archived are not in it.
+        // A compaction after another one continues its range. The first compaction begins with the first message that
+        // is still in the context; messages that memory has archived are not in it.
         let first = plan.context.beginning.first_seq().filter(|_| previous.is_some());
         let first = first.or_else(|| plan.messages.first().map(|message| message.item.seq)).unwrap_or(0);
         let compaction = Compaction {

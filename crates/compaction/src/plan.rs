@@ -18,21 +18,23 @@ use crate::trigger::{KEEP_MESSAGES, KeepPolicy, window_share};
 /// The number of events read in a page.
 const PAGE_ROWS: usize = 500;
 
-/// The divisor of the request's size that limits the kept part after an overflow of an unknown window: a quarter is kept.
+/// The divisor of the request's size that limits the kept part after an overflow of an unknown window: a quarter is
+/// kept.
 const KEEP_DIVISOR_AFTER_OVERFLOW: u64 = 4;
 
-/// The divisor of the conversation's size that limits the kept part when a person requests a compaction: a quarter is kept.
+/// The divisor of the conversation's size that limits the kept part when a person requests a compaction: a quarter is
+/// kept.
 const KEEP_DIVISOR_ON_REQUEST: u64 = 4;
 
-/// The maximum share of summary and kept part together, in percent of the budget without the frame and the last request.
-/// The rest is room for new messages.
+/// The maximum share of summary and kept part together, in percent of the budget without the frame and the last
+/// request. The rest is room for new messages.
 const KEPT_PERCENT_MAX: u64 = 60;
 
 /// The divisor of the free budget that gives the maximum size of the summary: a quarter.
 const SUMMARY_DIVISOR: u64 = 4;
 
-/// The size of a tool result in tokens below which it is not clipped because of a small keep policy, as long as all kept
-/// results fit together.
+/// The size of a tool result in tokens below which it is not clipped because of a small keep policy, as long as all
+/// kept results fit together.
 const CLIP_TOKENS_MIN: u64 = 2_000;
 
 /// The size of a tool result in tokens up to which it is never clipped.
@@ -58,7 +60,7 @@ pub struct CompactionRequest {
     /// The estimated tokens of a request without its messages: instructions and tools.
     #[serde(default)]
     pub frame_tokens: u64,
-    /// Whether the run was started only for the compaction and ends with it.
+    /// True if the run was started only for the compaction and ends with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_whole_run: bool,
 }
@@ -69,8 +71,8 @@ impl CompactionRequest {
         Self { trigger, focus: None, keep: None, frame_tokens, is_whole_run: false }
     }
 
-    /// Returns the request as part of a turn whose requests have a frame of `frame_tokens` tokens. A request that was left
-    /// by an unfinished compaction run must not end the turn that finds it.
+    /// Returns the request as part of a turn whose requests have a frame of `frame_tokens` tokens. A request that was
+    /// left by an unfinished compaction run must not end the turn that finds it.
     pub(crate) fn within_turn(self, frame_tokens: u64) -> Self {
         Self { frame_tokens, is_whole_run: false, ..self }
     }
@@ -101,8 +103,8 @@ pub(crate) struct TokenAccounting {
     pub budget_tokens: Option<u64>,
     /// The number of the model's tokens for one estimated token.
     pub estimate_factor: f64,
-    /// The part of `estimate_factor` that is only due to an overflow: the provider refused a request that was estimated to
-    /// fit, so it must have been larger than the estimate. It is 1 otherwise.
+    /// The part of `estimate_factor` that is only due to an overflow: the provider refused a request that was
+    /// estimated to fit, so it must have been larger than the estimate. It is 1 otherwise.
     pub overflow_factor: f64,
 }
 
@@ -172,8 +174,8 @@ impl Compactor {
         Ok(PlanOutcome::Ready(Box::new(plan)))
     }
 
-    /// Returns the sizes of the request. After an overflow of a request that was estimated to fit, all estimates are scaled
-    /// so that the request fills the budget.
+    /// Returns the sizes of the request. After an overflow of a request that was estimated to fit, all estimates are
+    /// scaled so that the request fills the budget.
     fn measure_request(&self, context: &ModelContext, request: &CompactionRequest) -> TokenAccounting {
         let model = self.model_name();
         let budget = self.budget();
@@ -197,8 +199,9 @@ impl Compactor {
         accounting
     }
 
-    /// Returns the size of the kept part: the requested or configured one, limited so that the next request is not due for
-    /// compaction again. A person who requests a compaction without a size gets a shorter conversation, however short it is.
+    /// Returns the size of the kept part: the requested or configured one, limited so that the next request is not
+    /// due for compaction again. A person who requests a compaction without a size gets a shorter conversation,
+    /// however short it is.
     fn effective_keep(&self, request: &CompactionRequest, plan: &CompactionPlan) -> KeepPolicy {
         let (accounting, messages) = (&plan.accounting, &plan.messages);
         let keep = request.keep.unwrap_or_else(|| self.settings.keep(self.window_tokens()));
@@ -237,8 +240,8 @@ impl Compactor {
         }
     }
 
-    /// Returns the maximum size of a request in tokens: the window without the room for the answer; `None` when the window
-    /// is unknown.
+    /// Returns the maximum size of a request in tokens: the window without the room for the answer; `None` when the
+    /// window is unknown.
     pub(crate) fn budget(&self) -> Option<u64> {
         let limits = self.model.as_ref()?.limits();
         TokenBudget::for_request(limits, &model::ChatRequest::default()).map(|budget| budget.tokens_max)
@@ -246,7 +249,8 @@ impl Compactor {
 }
 
 impl CompactionPlan {
-    /// Checks that the parts which must be sent fit the budget: frame, last request, newest messages and a short summary.
+    /// Checks that the parts which must be sent fit the budget: frame, last request, newest messages and a short
+    /// summary.
     ///
     /// # Errors
     ///
@@ -276,8 +280,8 @@ impl CompactionPlan {
         ))
     }
 
-    /// Returns the size in tokens above which a kept tool result is clipped: `kept`, the size of the kept part, reduced so
-    /// that all kept results can be sent together.
+    /// Returns the size in tokens above which a kept tool result is clipped: `kept`, the size of the kept part,
+    /// reduced so that all kept results can be sent together.
     fn clip_threshold(&self, kept: u64) -> u64 {
         let upper = kept.max(CLIP_TOKENS_MIN);
         let Some(budget) = self.accounting.budget_tokens else {
@@ -297,7 +301,8 @@ impl CompactionPlan {
         upper.min((available / (2 * count).max(1)).max(CLIP_TOKENS_FLOOR))
     }
 
-    /// Returns the maximum size of the summary in estimated tokens: `configured`, or less if the kept part leaves less room.
+    /// Returns the maximum size of the summary in estimated tokens: `configured`, or less if the kept part leaves
+    /// less room.
     pub(crate) fn summary_tokens(&self, configured: u64) -> u64 {
         let Some(budget) = self.accounting.budget_tokens else { return configured };
         let others = self.tokens_after("");
@@ -307,7 +312,8 @@ impl CompactionPlan {
         configured.min((counted as f64 / self.accounting.estimate_factor) as u64)
     }
 
-    /// Returns the size of the person's last request in tokens, also when an earlier compaction repeats it; 0 without one.
+    /// Returns the size of the person's last request in tokens, also when an earlier compaction repeats it; 0 without
+    /// one.
     fn last_request_tokens(&self) -> u64 {
         let last = self.messages.iter().rev().find(|message| is_user_request(&message.item));
         match (last, self.context.beginning.request_seq()) {
@@ -391,8 +397,8 @@ fn no_plan_reason(plan: &CompactionPlan) -> String {
     }
 }
 
-/// Returns the estimated tokens of each message of a context. Media count for the newest message that refers to them, with
-/// which they are sent.
+/// Returns the estimated tokens of each message of a context. Media count for the newest message that refers to them,
+/// with which they are sent.
 fn message_tokens(context: &ModelContext) -> Vec<u64> {
     let mut remaining = context.media.clone();
     let with_media = |message: &Message| {
@@ -410,8 +416,8 @@ fn message_tokens(context: &ModelContext) -> Vec<u64> {
     estimates
 }
 
-/// Returns the messages of a context after its opening, each with its size and with its origin from the journal. Reads the
-/// journal page by page.
+/// Returns the messages of a context after its opening, each with its size and with its origin from the journal.
+/// Reads the journal page by page.
 async fn read_messages(
     store: &dyn Store,
     thread_id: ThreadId,

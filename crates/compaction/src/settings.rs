@@ -17,15 +17,15 @@ const TRIM_TOKENS: u64 = 2_000;
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompactionSettings {
-    /// Whether contexts are compacted automatically. `/compact` works in any case.
+    /// True to compact contexts automatically. `/compact` works in any case.
     pub enabled: bool,
     /// The conditions for automatic compaction. One clause has to hold; a clause holds when everything set in it holds.
     /// Unset, the conditions follow from the model's window.
     #[serde(deserialize_with = "read::clauses")]
     #[schemars(with = "Option<Vec<TriggerClause>>")]
     pub trigger: Option<Vec<TriggerClause>>,
-    /// The size of the newest part of the conversation that is kept verbatim, by one of its keys. Unset, it follows from
-    /// the model's window.
+    /// The size of the newest part of the conversation that is kept verbatim, by one of its keys. Unset, it follows
+    /// from the model's window.
     #[serde(deserialize_with = "read::keep")]
     #[schemars(with = "Option<KeepPolicy>")]
     pub keep: Option<KeepPolicy>,
@@ -33,8 +33,8 @@ pub struct CompactionSettings {
     pub model: Option<String>,
     /// The maximum size of a summary, in tokens.
     pub max_summary_tokens: u64,
-    /// The size to which a long message is trimmed for the summarizing model, in tokens; its beginning and its end stay. 0
-    /// trims nothing.
+    /// The size to which a long message is trimmed for the summarizing model, in tokens; its beginning and its end
+    /// stay. 0 trims nothing.
     pub trim_tokens: u64,
 }
 

@@ -1,7 +1,8 @@
 //! The summary of a compaction: a record in sections, written by a model or offline, and the facts that are extracted
 //! without a model.
 //!
-//! The model gets the earlier record and only the newly dropped messages. Nothing here reads the journal or stores anything.
+//! The model gets the earlier record and only the newly dropped messages. Nothing here reads the journal or stores
+//! anything.
 
 mod carry_over;
 mod model_summary;
@@ -43,7 +44,7 @@ pub(crate) struct SummarySource<'a> {
     pub dropped_messages: &'a [ContextMessage],
     /// The topic that the person wants kept in detail.
     pub focus: Option<&'a str>,
-    /// Whether the request that is repeated after the summary was answered; `None` when none is repeated.
+    /// True if the request that is repeated after the summary was answered; `None` when no request is repeated.
     pub request_answered: Option<bool>,
 }
 
@@ -102,8 +103,8 @@ pub(crate) struct SummaryStopped {
     pub calls: Vec<SummarizerCall>,
 }
 
-/// Summarizes the dropped messages: calls the models in order until one gives a usable record, otherwise builds the record
-/// offline.
+/// Summarizes the dropped messages: calls the models in order until one gives a usable record, otherwise builds the
+/// record offline.
 ///
 /// # Errors
 ///

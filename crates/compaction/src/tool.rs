@@ -1,5 +1,5 @@
-//! The tool `compact_conversation`, by which the agent requests a compaction of its own conversation, for example when it
-//! starts with another task.
+//! The tool `compact_conversation`, by which the agent requests a compaction of its own conversation, for example
+//! when it starts with another task.
 
 use std::sync::Arc;
 

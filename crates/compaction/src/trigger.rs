@@ -53,8 +53,8 @@ pub(crate) struct RequestSize {
 
 /// Returns whether a context of that size is due for compaction, which means that at least one clause holds.
 ///
-/// If the window is unknown and every clause needs it, the clauses of [`default_policy`] are used instead, so that such a
-/// configuration does not disable compaction. An empty list disables it.
+/// If the window is unknown and every clause needs it, the clauses of [`default_policy`] are used instead, so that
+/// such a configuration does not disable compaction. An empty list disables it.
 pub(crate) fn is_compaction_due(clauses: &[TriggerClause], size: RequestSize) -> bool {
     match needs_unknown_window(clauses, size.window) {
         true => default_policy(size.window).0.iter().any(|clause| clause.is_met(size)),
@@ -62,8 +62,8 @@ pub(crate) fn is_compaction_due(clauses: &[TriggerClause], size: RequestSize) ->
     }
 }
 
-/// Returns the smallest number of tokens that alone makes a context due; `None` when every clause also needs a number of
-/// messages.
+/// Returns the smallest number of tokens that alone makes a context due; `None` when every clause also needs a number
+/// of messages.
 pub(crate) fn trigger_tokens(clauses: &[TriggerClause], window: Option<u64>) -> Option<u64> {
     if needs_unknown_window(clauses, window) {
         return Some(TRIGGER_TOKENS);

@@ -1,5 +1,5 @@
-//! Undoing a compaction: one more event reverts the newest compaction of a context, and the messages it had replaced are
-//! part of the context again.
+//! Undoing a compaction: one more event reverts the newest compaction of a context, and the messages it had replaced
+//! are part of the context again.
 
 use jiff::Timestamp;
 use journal::view::context::ContextOutline;
@@ -20,8 +20,8 @@ pub struct NewestCompaction {
     pub clip_seqs: Vec<Seq>,
 }
 
-/// Returns the compaction that the thread's context begins with; `None` when the context is not compacted. `beginning` is
-/// the outline of that context.
+/// Returns the compaction that the thread's context begins with; `None` when the context is not compacted.
+/// `beginning` is the outline of that context.
 ///
 /// # Errors
 ///
@@ -33,7 +33,8 @@ pub async fn find_newest_compaction(
 ) -> journal::Result<Option<NewestCompaction>> {
     let Some((seq, compaction)) = beginning.compaction() else { return Ok(None) };
     let compaction = compaction.clone();
-    // The clip events of a compaction come right before it, in the same transaction. Clips of earlier compactions are kept.
+    // The clip events of a compaction come right before it, in the same transaction. Clips of earlier compactions are
+    // kept.
     let mut clip_seqs = Vec::new();
     let mut before = seq;
     loop {

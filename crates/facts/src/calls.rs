@@ -1,4 +1,4 @@
-//! What tool calls did: which files, which commands, how checks and tasks stand.
+//! Interprets tool calls: files, commands, and the state of checks and tasks.
 
 pub(crate) mod outcomes;
 pub mod shell;

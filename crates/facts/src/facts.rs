@@ -1,5 +1,4 @@
-//! What the ledger knows at the end: plain values, each with the events it rests on. How they were found and how they
-//! are told is decided elsewhere.
+//! The collected facts as plain values, each with the seq of its source event.
 
 use protocol::{CarryOver, Seq, TodoItem};
 
@@ -17,7 +16,7 @@ pub struct Quote {
     pub seq: Seq,
     /// Its text.
     pub text: String,
-    /// Whether there was more of it.
+    /// True when the original text was longer.
     pub is_cut: bool,
 }
 
@@ -35,9 +34,9 @@ pub struct NameUsage {
 /// A rule the person gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserRule {
-    /// What they said.
+    /// The person's words.
     pub quote: Quote,
-    /// Whether it was put as an order rather than a wish.
+    /// True for an order, false for a wish.
     pub is_strict: bool,
 }
 
@@ -68,7 +67,7 @@ pub struct CheckRun {
     pub seq: Seq,
     /// The line that says what is wrong, when it failed.
     pub detail: Option<String>,
-    /// What sort of check it is.
+    /// The kind of check.
     pub kind: CheckKind,
     /// How it ended.
     pub outcome: CheckOutcome,
@@ -81,7 +80,7 @@ impl CheckRun {
     }
 }
 
-/// Everything the ledger knows about the events it saw.
+/// All facts about the processed events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConversationFacts {
     /// The first event that was seen; 0 when there was none.
@@ -96,7 +95,7 @@ pub struct ConversationFacts {
     pub first_request: Option<Quote>,
     /// The person's messages in order: the first few since `recent_from`, and the last ones whatever was condensed.
     pub requests: Vec<Quote>,
-    /// Whether the last request was answered with no tool call left open.
+    /// True when the last request was answered and no tool call is open.
     pub is_answered: bool,
     /// Messages of the person that got no answer, in order.
     pub unanswered_requests: Vec<Quote>,
@@ -126,11 +125,11 @@ pub struct ConversationFacts {
     pub identifiers: Vec<NameUsage>,
     /// Ids and codes that tools were called with, the latest first.
     pub argument_values: Vec<NameUsage>,
-    /// What the assistant said, in order, the last messages only.
+    /// The assistant's last messages, in order.
     pub statements: Vec<Quote>,
     /// The summary written at the last boundary, or the one the thread was handed over with.
     pub previous_summary: Option<Quote>,
-    /// What of it is proven.
+    /// The proven part of `previous_summary`.
     pub grounded_summary: Option<Quote>,
     /// Older messages of the person that the goal is about, the most telling first; empty without a goal.
     pub requests_about_goal: Vec<Quote>,
@@ -141,7 +140,7 @@ pub struct ConversationFacts {
 }
 
 impl ConversationFacts {
-    /// Returns what goes along with the summary whatever its text says.
+    /// Returns the facts that are carried over with the summary, whatever its text says.
     pub fn carry_over(&self) -> CarryOver {
         let paths = |wanted: fn(&FileUse) -> bool| {
             self.files

@@ -1,5 +1,5 @@
-//! What the person wants the next thread for, as terms by which older parts of a thread are preferred. It weighs words
-//! and names; it understands neither.
+//! The person's goal for the next thread, as terms for ranking older parts of a thread. Matching uses words and
+//! names, without understanding them.
 
 use aho_corasick::AhoCorasick;
 

@@ -1,5 +1,5 @@
-//! The ledger: facts about a thread, folded from its events in one pass with bounded memory and without a model; and
-//! what of a text may be kept. It says what is known; summaries are written elsewhere.
+//! Facts about a thread, folded from its events in one pass with bounded memory and without a model; and the
+//! redaction of secrets in texts. Summaries are written elsewhere.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -41,7 +41,7 @@ pub use text::redaction::{REDACTED, redact, redact_and_count};
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};
 
-/// The fold; see [`Ledger::push`].
+/// The collector of facts: folds events one at a time.
 #[derive(Debug, Clone, Default)]
 pub struct FactCollector {
     first_seq: Seq,
@@ -126,7 +126,7 @@ impl FactCollector {
         self.grounded_summary = None;
     }
 
-    /// What follows goes on from a summary.
+    /// The following events continue from a summary.
     fn resume_from_summary(&mut self, seq: Seq, text: &str, proven: &str) {
         let quoted = |text: &str| Some(quote_head(seq, &redacted_head(text), SCAN_BYTES_MAX));
         self.previous_summary = quoted(text);

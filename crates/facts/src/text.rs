@@ -1,5 +1,4 @@
-//! What texts hold: names, rules and choices, secrets; and how a text is shaped for a line. Who said them is not known
-//! here.
+//! Text analysis: names, rules, decisions and secrets; and formatting of text for one line.
 
 pub(crate) mod cues;
 pub mod formatting;

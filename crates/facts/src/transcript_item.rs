@@ -14,7 +14,7 @@ pub struct TranscriptItem {
     pub seq: Seq,
     /// When it happened.
     pub at: Timestamp,
-    /// What it is.
+    /// The kind of event.
     pub kind: TranscriptItemKind,
     /// True for what happened inside a sub-agent.
     pub is_subagent: bool,
@@ -24,7 +24,7 @@ pub struct TranscriptItem {
     pub is_imported: bool,
 }
 
-/// What an event is to a summary.
+/// The role of an event in a summary.
 #[derive(Debug, Clone)]
 pub enum TranscriptItemKind {
     /// Something a person, a model or a tool said.
@@ -69,7 +69,7 @@ const HARNESS_LINES: [&str; 4] =
     ["[Request interrupted", "Caveat: The messages below", "# AGENTS.md", "Base directory for this skill"];
 
 impl TranscriptItem {
-    /// Returns the event as an item; a message that cannot be read becomes [`What::Unread`].
+    /// Returns the event as an item; a message that cannot be read becomes [`TranscriptItemKind::Unreadable`].
     pub fn from_event(event: &Event) -> Self {
         let EventMetadata { source, side, injected: is_injected, .. } = event.parsed_metadata();
         let kind = match event.kind() {
@@ -92,8 +92,8 @@ impl TranscriptItem {
         }
     }
 
-    /// Returns what a person wrote, of an imported message without what a harness wrapped around it; `None` when nobody
-    /// wrote anything.
+    /// Returns the text that a person wrote, or `None` when there is none. Text that a harness added is removed from
+    /// imported messages.
     pub fn user_text(&self) -> Option<String> {
         match &self.kind {
             TranscriptItemKind::Message(message @ Message::Human(_))

@@ -79,7 +79,8 @@ fn goal() -> Arc<GoalMatcher> {
     Arc::new(GoalMatcher::new("make the retry of the worker in crates/sync/src/worker_7.rs configurable"))
 }
 
-/// A draft of a thread without a cached scan: the time of the whole draft, and its peak memory in addition to the thread's.
+/// A draft of a thread without a cached scan: the time of the whole draft, and its peak memory in addition to the
+/// thread's.
 #[divan::bench(args = [100, 1_000, 10_000, 100_000])]
 fn cold_draft(bencher: Bencher<'_, '_>, messages: u64) {
     let items = thread(messages);

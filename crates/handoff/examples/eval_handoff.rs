@@ -1,9 +1,9 @@
 //! A program for evaluations: it reads requests as JSON lines from standard input and writes offline summaries and
 //! selections of real transcripts. `xtask/eval_handoff.py` sends the requests and scores the answers.
 //!
-//! A request is `{"path", "name", "cut", "budgets": [..]}`: the file, the conversation `name` in it (`null` for its only
-//! one), the number of entries to cover, and the budgets in tokens. The answers are written in the order of the requests,
-//! one line each.
+//! A request is `{"path", "name", "cut", "budgets": [..]}`: the file, the conversation `name` in it (`null` for its
+//! only one), the number of entries to cover, and the budgets in tokens. The answers are written in the order of the
+//! requests, one line each.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};

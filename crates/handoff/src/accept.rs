@@ -1,8 +1,8 @@
 //! The acceptance service: the effects of an accepted handoff (contract §7).
 //!
-//! Acceptance is an idempotent saga keyed by the handoff's id. Part one ([`accept_update`]) is committed together with the
-//! decision. Part two ([`Acceptance`]) is an activity that writes `agent.md`, outside the database. Each part checks the
-//! handoff's status first and does only what is missing, so it can be repeated after a crash.
+//! Acceptance is an idempotent saga keyed by the handoff's id. Part one ([`accept_update`]) is committed together
+//! with the decision. Part two ([`Acceptance`]) is an activity that writes `agent.md`, outside the database. Each
+//! part checks the handoff's status first and does only what is missing, so it can be repeated after a crash.
 
 use std::sync::Arc;
 
@@ -132,8 +132,8 @@ async fn parent_patch(store: &dyn Store, handoff: &Handoff) -> Result<ThreadPatc
 impl Acceptance {
     /// Performs part two: writes the managed block, then returns the update that sets the status to `seeded`.
     ///
-    /// A file that cannot be written does not undo the acceptance. The child gets its summary from the handoff's row, and
-    /// the failure is shown, logged, and stored in the event and the row.
+    /// A file that cannot be written does not undo the acceptance. The child gets its summary from the handoff's row,
+    /// and the failure is shown, logged, and stored in the event and the row.
     async fn seed_child(
         &self,
         handoff: &Handoff,
@@ -316,8 +316,8 @@ fn parent_mark(handoff: &Handoff) -> HandoffMark {
     }
 }
 
-/// Returns the writes that expire a pending handoff because its thread was rewound to a point before the request, so that
-/// nobody can decide about it any more.
+/// Returns the writes that expire a pending handoff because its thread was rewound to a point before the request, so
+/// that nobody can decide about it any more.
 pub fn rewind_writes(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
     expire_write(handoff, "the thread was rewound to a point before it", at).into_iter().collect()
 }
@@ -348,8 +348,9 @@ fn expire_write(handoff: &Handoff, reason: &str, at: Timestamp) -> Option<Write>
     transition_write(handoff, HandoffAction::Expire, patch, at).ok()
 }
 
-/// Returns the writes that complete an accepted handoff whose child thread is being deleted: its status becomes `cleaned`
-/// by way of `seeded`. They belong in the transaction of the deletion. The list is empty for any other status.
+/// Returns the writes that complete an accepted handoff whose child thread is being deleted: its status becomes
+/// `cleaned` by way of `seeded`. They belong in the transaction of the deletion. The list is empty for any other
+/// status.
 pub fn child_deletion_writes(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
     let patch = HandoffPatch { note: Some("the child was deleted".to_owned()), ..HandoffPatch::default() };
     let mut handoff = handoff.clone();

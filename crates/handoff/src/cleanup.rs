@@ -1,5 +1,5 @@
-//! The cleanup after a child's first complete turn (contract §3 and §8): the nodes and edges that schedule the clearing of
-//! the managed block exactly once, and the activity that clears it.
+//! The cleanup after a child's first complete turn (contract §3 and §8): the nodes and edges that schedule the
+//! clearing of the managed block exactly once, and the activity that clears it.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -25,8 +25,8 @@ pub const CLEANUP_NODE: &str = "cleanup_handoff";
 /// The name of the clearing activity in checkpoints.
 pub const CLEAR_ACTIVITY: &str = "clear_handoff_block";
 
-/// Returns the channel values for the start of a turn of `thread`. They tell the graph whether a cleanup is due at the end
-/// of the turn, and forget a tool call that still waits for a handoff.
+/// Returns the channel values for the start of a turn of `thread`. They tell the graph whether a cleanup is due at
+/// the end of the turn, and forget a tool call that still waits for a handoff.
 pub fn turn_channels(thread: &Thread) -> Channels {
     let mut channels = Channels::new();
     match own_mark(thread).is_some_and(|mark| mark.cleanup_required) {
@@ -113,8 +113,8 @@ impl Node for HandoffCleanup {
 
 /// The activity that clears the block of a child whose first turn is complete.
 ///
-/// It acts only on a handoff with the status `seeded`, so repeating it is harmless. When `agent.md` cannot be written, the
-/// handoff stays `seeded` and the next turn of the child tries again.
+/// It acts only on a handoff with the status `seeded`, so repeating it is harmless. When `agent.md` cannot be
+/// written, the handoff stays `seeded` and the next turn of the child tries again.
 #[derive(Clone)]
 pub struct ClearBlockActivity {
     /// The service that owns the managed block.

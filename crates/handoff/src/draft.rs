@@ -27,14 +27,14 @@ const INSTRUCTIONS: &str = include_str!("draft/prompts/draft.md");
 /// The template of the message that holds the transcript.
 const INPUT: &str = include_str!("draft/prompts/draft_input.md");
 
-/// The output tokens a model may use for a draft in addition to the summary's own budget: for JSON syntax, refs and some
-/// reasoning.
+/// The output tokens a model may use for a draft in addition to the summary's own budget: for JSON syntax, refs and
+/// some reasoning.
 const ANSWER_TOKENS_SPARE: u64 = 3_000;
 
 /// The placeholders of the drafting prompt.
 ///
-/// `facts`, `summary_so_far`, `requests` and `conversation` come from a selection, which has neutralized them already. The
-/// other texts are neutralized by [`render_prompt`].
+/// `facts`, `summary_so_far`, `requests` and `conversation` come from a selection, which has neutralized them
+/// already. The other texts are neutralized by [`render_prompt`].
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct DraftInput {
     /// The purpose of the child thread.
@@ -185,7 +185,8 @@ pub(crate) fn render_prompt(input: &DraftInput) -> Result<(String, String), mini
     Ok((instructions, text))
 }
 
-/// Returns the hash of both prompt templates. The event about a call carries it, so that drafts can be compared by prompt.
+/// Returns the hash of both prompt templates. The event about a call carries it, so that drafts can be compared by
+/// prompt.
 pub(crate) fn prompt_sha256() -> String {
     protocol::sha256_hex(format!("{INSTRUCTIONS}\n{INPUT}"))
 }

@@ -1,5 +1,5 @@
-//! The lifecycle of a handoff's row: the state machine over [`HandoffStatus`] (contract §2), and the write that performs
-//! a transition.
+//! The lifecycle of a handoff's row: the state machine over [`HandoffStatus`] (contract §2), and the write that
+//! performs a transition.
 //!
 //! [`next_status`] is the only place that decides which status may follow which. The write names the status it expects,
 //! so the journal refuses it when another process has changed the row meanwhile.

@@ -3,9 +3,9 @@
 //! The transaction of an acceptance adds an item to the journal's outbox. A background task of each process sends the
 //! pending items to the table.
 //!
-//! No handoff waits for the mirror or fails because of it. While the database cannot be written, the mirror is *degraded*,
-//! and the pending items are sent at the next handoff, at the next start, or by [`SummaryMirror::flush`]. Several
-//! processes may send the same row; the upsert makes that harmless.
+//! No handoff waits for the mirror or fails because of it. While the database cannot be written, the mirror is
+//! *degraded*, and the pending items are sent at the next handoff, at the next start, or by [`SummaryMirror::flush`].
+//! Several processes may send the same row; the upsert makes that harmless.
 
 mod deliver;
 mod error;
@@ -49,7 +49,7 @@ pub struct SummaryMirror {
 /// The state of the mirror as far as the journal records it, without a query to the mirror's database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MirrorReport {
-    /// Whether summaries reach the mirror.
+    /// The status of the mirror.
     pub status: MirrorStatus,
     /// The host and database of the mirror, without the password.
     pub location: Option<String>,
@@ -77,7 +77,7 @@ struct MirrorWorker {
     task: Mutex<WorkerTask>,
     /// The present phase, for callers that wait until the worker is idle.
     phase: watch::Sender<WorkerPhase>,
-    /// Whether the worker has been started in this process. The first start also sends items of earlier processes.
+    /// True if the worker has been started in this process. The first start also sends items of earlier processes.
     is_started: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ struct MirrorWorker {
 struct WorkerTask {
     /// The running or finished task.
     handle: Option<JoinHandle<()>>,
-    /// Whether the task has to query the outbox again, because an item may have been added after its last query.
+    /// True if the task has to query the outbox again, because an item may have been added after its last query.
     needs_rerun: bool,
 }
 
@@ -122,8 +122,8 @@ impl SummaryMirror {
         Ok(Self { store, worker })
     }
 
-    /// Starts sending the pending items in the background. If a task is running already, it queries the outbox once more
-    /// before it ends.
+    /// Starts sending the pending items in the background. If a task is running already, it queries the outbox once
+    /// more before it ends.
     ///
     /// Must be called within a Tokio runtime.
     pub fn send_pending(&self) {
@@ -132,8 +132,8 @@ impl SummaryMirror {
         MirrorWorker::start_or_rerun(worker);
     }
 
-    /// Starts sending the items that earlier processes left, in the background. Only the first start in a process has an
-    /// effect: after it, or after [`SummaryMirror::send_pending`], the call does nothing.
+    /// Starts sending the items that earlier processes left, in the background. Only the first start in a process has
+    /// an effect: after it, or after [`SummaryMirror::send_pending`], the call does nothing.
     pub fn send_leftovers(&self) {
         let Some(worker) = &self.worker else { return };
         if !worker.is_started.swap(true, Ordering::Relaxed) {

@@ -93,8 +93,8 @@ pub(crate) struct HandoffMetadata {
 impl WaitingToolCall {
     /// Returns the waiting call of a thread that continues without the decision.
     ///
-    /// A stored call that cannot be parsed counts as absent and gets no result: continuing the thread must stay possible,
-    /// and the start of the next turn clears the channel anyway.
+    /// A stored call that cannot be parsed counts as absent and gets no result: continuing the thread must stay
+    /// possible, and the start of the next turn clears the channel anyway.
     pub(crate) fn read_lenient(channels: &Channels) -> Option<Self> {
         WAITING_CALL_CHANNEL.get(channels).unwrap_or_default()
     }
@@ -123,8 +123,8 @@ pub fn requested_key(handoff_id: HandoffId) -> String {
     format!("handoff_requested:{handoff_id}")
 }
 
-/// Returns whether the thread has no content that could be handed off: no message, no context event, and nothing imported
-/// from another agent's session.
+/// Returns whether the thread has no content that could be handed off: no message, no context event, and nothing
+/// imported from another agent's session.
 ///
 /// A child thread that waits for its first turn is blank too, because its summary is not part of its journal yet.
 ///
@@ -198,7 +198,8 @@ pub fn handoff_run_start(request: &PreparedHandoffRequest) -> Result<RunStart, S
 /// Returns the start of a run that resumes a pending handoff whose earlier run ended before it asked for a decision.
 ///
 /// The handoff's row is the source of truth. A graph state in `channels` that agrees with the row is kept, including
-/// feedback that no draft contains yet. A state that is missing, unreadable or of another handoff is rebuilt from the row.
+/// feedback that no draft contains yet. A state that is missing, unreadable or of another handoff is rebuilt from the
+/// row.
 ///
 /// # Errors
 ///
@@ -229,8 +230,8 @@ pub fn handoff_run_restart(handoff: &Handoff, channels: &Channels) -> Result<Run
     Ok(RunStart { channels: state.channels(), ..RunStart::default() })
 }
 
-/// Returns whether the graph state of a thread agrees with the row of its pending handoff: same handoff, matching status
-/// and, while a decision is awaited, the same iteration.
+/// Returns whether the graph state of a thread agrees with the row of its pending handoff: same handoff, matching
+/// status and, while a decision is awaited, the same iteration.
 fn is_consistent(state: &HandoffState, handoff: &Handoff) -> bool {
     let is_same = |in_progress: &HandoffInProgress| in_progress.metadata.handoff_id == handoff.handoff_id;
     match state {

@@ -1,4 +1,5 @@
-//! The handoff state machine in the graph of the parent thread: one value in one channel, and one pure transition function.
+//! The handoff state machine in the graph of the parent thread: one value in one channel, and one pure transition
+//! function.
 //!
 //! The state keys that clients see (contract §3) are views of this value. They are stored next to it, so that the state
 //! history of a thread shows them too. The status of the handoff's row is decided in [`crate::lifecycle`].
@@ -340,8 +341,8 @@ pub(crate) fn cleared_channels() -> Channels {
     channels
 }
 
-/// Returns the values of `channels` that differ from `before`, the state at the beginning of the step, so that the step's
-/// update names only what it changed.
+/// Returns the values of `channels` that differ from `before`, the state at the beginning of the step, so that the
+/// step's update names only what it changed.
 pub(crate) fn changed_channels(mut channels: Channels, before: &Channels) -> Channels {
     channels.retain(|key, value| match before.get(key) {
         Some(old) => old != value,

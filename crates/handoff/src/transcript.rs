@@ -1,8 +1,8 @@
-//! A view of handoffs for clients that know only messages. Such a client shows a question where the last message calls a
-//! tool with the action's name.
+//! A view of handoffs for clients that know only messages. Such a client shows a question where the last message
+//! calls a tool with the action's name.
 //!
-//! Each question about a proposal becomes an AI message with a tool call, and its outcome becomes the tool result. The view
-//! is for people; it is never part of a model's context.
+//! Each question about a proposal becomes an AI message with a tool call, and its outcome becomes the tool result.
+//! The view is for people; it is never part of a model's context.
 
 use std::collections::HashSet;
 
@@ -35,12 +35,12 @@ pub const QUESTION_EVENT_TYPES: [EventType; 9] = [
     EventType::RunInterrupted,
 ];
 
-/// Returns the messages that represent the questions about `handoffs` and their outcomes, each with the seq of the event it
-/// represents. If two have the same seq, their order in the result is the order to show.
+/// Returns the messages that represent the questions about `handoffs` and their outcomes, each with the seq of the
+/// event it represents. If two have the same seq, their order in the result is the order to show.
 ///
-/// `events` are those of the thread in ascending order; types other than [`QUESTION_EVENT_TYPES`] are ignored. `handoffs`
-/// come with their proposals in order of iteration; questions about other handoffs are left out. Further events at the end
-/// only append messages.
+/// `events` are those of the thread in ascending order; types other than [`QUESTION_EVENT_TYPES`] are ignored.
+/// `handoffs` come with their proposals in order of iteration; questions about other handoffs are left out. Further
+/// events at the end only append messages.
 pub fn handoff_messages(events: &[Event], handoffs: &[(Handoff, Vec<Proposal>)]) -> Vec<(Seq, Message)> {
     let mut builder = HandoffMessageBuilder {
         handoffs,
@@ -55,8 +55,8 @@ pub fn handoff_messages(events: &[Event], handoffs: &[(Handoff, Vec<Proposal>)])
     builder.messages
 }
 
-/// Returns the arguments of a question in the form that a generic client shows: with an empty feedback field, and the name
-/// of the assistant in place of its id.
+/// Returns the arguments of a question in the form that a generic client shows: with an empty feedback field, and the
+/// name of the assistant in place of its id.
 pub fn editable_args(args: &Value) -> Value {
     let mut args = args.clone();
     args["feedback"] = "".into();
@@ -64,8 +64,8 @@ pub fn editable_args(args: &Value) -> Value {
     args
 }
 
-/// Replaces the stored id of the assistant by its name in a question about a handoff. Other questions are not changed, even
-/// if they have an argument of that name.
+/// Replaces the stored id of the assistant by its name in a question about a handoff. Other questions are not
+/// changed, even if they have an argument of that name.
 pub fn show_assistant_name(question: &mut InterruptPayload) {
     if question.middleware_source == MIDDLEWARE_SOURCE {
         question.action_requests.iter_mut().for_each(|request| replace_assistant_id(&mut request.args));
@@ -208,8 +208,8 @@ impl HandoffMessageBuilder<'_> {
         self.messages.push((event.seq, Message::Tool(result)));
     }
 
-    /// Returns the arguments of the question about a proposal, without those that change while the question is open, so that
-    /// the message never changes.
+    /// Returns the arguments of the question about a proposal, without those that change while the question is open,
+    /// so that the message never changes.
     fn question_args(&self, proposal: ProposalKey) -> Option<Value> {
         let ProposalKey { handoff_id, iteration } = proposal;
         let (handoff, proposals) =

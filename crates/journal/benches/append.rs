@@ -139,7 +139,7 @@ fn first_50_of_10_000_threads(bencher: Bencher<'_, '_>) {
     bencher.bench(|| fixture.runtime.block_on(fixture.store.threads(filter.clone())));
 }
 
-/// What `segue threads list` does with the database, from opening to closing it.
+/// Benchmarks the database work of `segue threads list`, from opening to closing the database.
 #[divan::bench]
 fn open_list_and_close_with_10_000_threads(bencher: Bencher<'_, '_>) {
     let fixture = fixture();

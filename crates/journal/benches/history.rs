@@ -1,4 +1,5 @@
-//! What threads of growing length cost: a page of history at the end and in the middle, the whole history, the context
+//! Benchmarks of threads of growing length: a page of history at the end and in the middle, the whole history, the
+//! context
 //! a model is sent, the trace of a run, one more turn. The threads are condensed as the default configuration does, at
 //! 170,000 tokens down to 17,000.
 
@@ -173,7 +174,7 @@ fn whole_history(bencher: Bencher<'_, '_>, messages: usize) {
     });
 }
 
-/// What the runtime reads of a thread that it has not worked in yet.
+/// Reads the state that the runtime needs of a thread it has not worked in yet.
 #[divan::bench(args = LENGTHS, sample_count = 20)]
 fn context_from_the_newest_page_back(bencher: Bencher<'_, '_>, messages: usize) {
     let fixture = fixture(messages);

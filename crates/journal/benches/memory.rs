@@ -1,4 +1,5 @@
-//! What medium-term memory costs an assistant of 100,000 turns in two threads: transferring windows of growing length
+//! Benchmarks of medium-term memory for an assistant with 100,000 messages in two threads: summarizing windows of growing
+//! length
 //! (one commit, with one statement for all their turns), giving them back, a page of turns, the newest summaries. And
 //! what a page of items costs among many.
 

@@ -1,4 +1,5 @@
-//! What a search costs one of many owners of a journal: 500 owners with 10,000 threads of 20 messages, of which 2 % hold the word.
+//! Benchmarks of a search for one of many owners of a journal: 500 owners with 10,000 threads of 20 messages, of which 2
+//! % hold the word.
 //! The last owner has as much as a quarter of all others together. The threads of all lie between each other.
 //!
 //! `cargo bench -p segue-journal --bench owners` prints the table; it takes a few minutes, most of it to store the journal.

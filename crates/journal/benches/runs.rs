@@ -1,4 +1,4 @@
-//! What runs cost the one thread that writes, when many come at once: runs a second through the group commit, and
+//! Benchmarks of the writer thread when many runs start at once: runs per second through the group commit, and
 //! microseconds of the writer a transaction. A run is what a server makes of one: what was asked for beside it, three
 //! commits. No model and no runtime is involved.
 

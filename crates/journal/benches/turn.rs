@@ -1,4 +1,4 @@
-//! What a turn costs in the journal: bytes on disk beyond its text, table by table, and how long one task waits for a
+//! Benchmarks of a turn in the journal: bytes on disk beyond its text, table by table, and how long one task waits for a
 //! commit. The transactions are those of a run with one tool call; no model and no runtime is involved.
 
 use std::collections::BTreeMap;

@@ -26,7 +26,7 @@ pub struct ServerConfig {
     pub command: Option<String>,
     /// Its arguments.
     pub args: Vec<String>,
-    /// What its environment holds beside the few variables that every server is given.
+    /// Variables added to the few that every server receives.
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
     /// Where it runs, relative to the workspace. Default: the workspace.
@@ -36,7 +36,7 @@ pub struct ServerConfig {
     /// Headers of every request.
     #[schemars(with = "BTreeMap<String, String>")]
     pub headers: BTreeMap<String, SecretString>,
-    /// Whether it is used.
+    /// True if the server is used.
     pub enabled: bool,
     /// Seconds that a call may take without a sign of progress.
     pub timeout_seconds: u64,

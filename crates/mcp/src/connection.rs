@@ -58,7 +58,7 @@ pub(crate) struct ToolCallRequest<'a> {
     /// The tool, by the server's name for it.
     pub tool: &'a str,
     pub args: JsonObject,
-    /// Who is told of its progress.
+    /// The receivers of its progress notifications.
     pub watch: ProgressWatch,
     /// Cancelled when nobody waits any more.
     pub cancel: &'a CancellationToken,

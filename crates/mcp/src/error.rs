@@ -1,4 +1,4 @@
-//! What can fail here as a whole. A server that fails is no error of this room but its own state.
+//! Errors of the crate as a whole. A server that fails is not an error but a state of that server.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub enum Error {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The problem and its place in the file.
         reason: String,
     },
     /// A file could not be written.

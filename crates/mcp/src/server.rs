@@ -42,18 +42,18 @@ pub(crate) struct McpServer {
     group: Mutex<ServerProcessGroup>,
 }
 
-/// What is known of a server.
+/// The state of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerReport {
-    /// Whether it works.
+    /// The health of the server.
     pub health: ServerHealth,
     /// The tools that models are told of; another list only when they were listed anew.
     pub tools: Arc<[ListedTool]>,
-    /// What a person should know about the others.
+    /// Notices for the person about tools that are not usable.
     pub notices: Vec<String>,
 }
 
-/// Whether a server works.
+/// The health of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum ServerHealth {
     /// It was not reached yet.

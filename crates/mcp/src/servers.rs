@@ -22,7 +22,7 @@ pub struct ServerFolders {
     pub state_folder: PathBuf,
 }
 
-/// Whether a server is waited for whose tools are known from the last time.
+/// Start-up policy for a server whose tools are known from the last time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartupWait {
     /// It is not: it starts meanwhile, and a call waits for it.
@@ -31,7 +31,7 @@ pub enum StartupWait {
     WaitForAll,
 }
 
-/// What a server is at the moment.
+/// The current state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum McpServerState {
     /// It answered when it was last reached.
@@ -57,17 +57,17 @@ pub enum McpServerState {
 pub struct McpServerStatus {
     /// Its name.
     pub name: String,
-    /// Who wrote it down.
+    /// The author of the configuration.
     pub origin: ConfigOrigin,
-    /// What it starts or reaches, as written.
+    /// The command line or address, as written.
     pub target: String,
-    /// What it is at the moment.
+    /// The current state.
     pub state: McpServerState,
     /// The names of its tools as models know them.
     pub tools: Vec<String>,
     /// Why it is not what it could be.
     pub error: Option<String>,
-    /// What a person should know beside that.
+    /// Further notices for the person.
     pub notices: Vec<String>,
     /// Where what it complained about is kept.
     pub log: Option<PathBuf>,

@@ -21,7 +21,7 @@ pub(crate) struct ServerTool {
     pub spec: ToolSpec,
     /// How the server knows it.
     pub name: String,
-    /// Whether a cut-off call may be made again.
+    /// The repeat policy for a call that was cut off.
     pub repeat: RepeatSafety,
     pub server: Arc<McpServer>,
 }

@@ -1,11 +1,12 @@
-//! Replacing one file under a lock, in one step, without losing what another program writes meanwhile. What goes
-//! into the file is not known here.
+//! Atomic replacement of one file under a lock, without losing concurrent writes of other programs. This module
+//! does not interpret the file's content.
 //!
 //! A program that takes no lock may append while the new file is being written, or may have opened the old file
-//! before the rename and write into it afterwards. The first is seen by reading again right before the rename; for
-//! the second the old file is kept open as [`Retired`], and what it gains is appended to the new one. What stays
-//! open: a program that opened the file before a rename and writes after this process last looked, which it does
-//! once the folder is on the disk, and again at each of its next writes.
+//! before the rename and write to it afterwards. The first case is detected by reading the file again right
+//! before the rename. For the second case the old file is kept open as a [`RetiredFile`], and text written to it
+//! is appended to the new file. One gap remains: a program that opened the file before the rename and writes
+//! after this process last checked. The check happens after the folder has been synced to disk, and again at each
+//! later write.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -19,67 +20,67 @@ use tempfile::NamedTempFile;
 
 use crate::{AGENT_MD_BYTES_MAX, Error, Result, managed_block};
 
-/// How long to wait for another process to let go of the lock.
+/// Maximum time to wait for another process to release the lock.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How many links a missing target is followed through.
+/// Maximum number of links followed for a missing target.
 const LINKS_MAX: u32 = 16;
-/// What the names of temporary files end with; they begin with a dot and the name of the file they replace.
+/// Suffix of temporary files. Their names begin with a dot and the name of the file they replace.
 const TEMPORARY_SUFFIX: &str = ".segue-tmp";
-/// How often the lock file is opened again because someone removed it meanwhile.
+/// Maximum number of attempts to open the lock file while other programs remove it.
 const LOCK_FILES_MAX: u32 = 8;
-/// How often a file that grows is read again before it is replaced.
+/// Maximum number of times a growing file is read again before it is replaced.
 const TAIL_READS_MAX: u32 = 8;
-/// How often, and after which pause, a line that breaks off is read again.
+/// Number of extra reads of a file that ends with an incomplete line, and the pause between them.
 const PARTIAL_LINE_READS_MAX: u32 = 20;
 const PARTIAL_LINE_PAUSE: Duration = Duration::from_millis(1);
-/// The most bytes read of a retired file.
+/// Maximum number of bytes read from a retired file, 16 MiB.
 const LATE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A file as it was read.
+/// An open file with the content that was read from it.
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
     pub file: File,
-    /// What it held.
+    /// The content, from the beginning of the file.
     pub bytes: Vec<u8>,
 }
 
-/// A file that was replaced and that someone may still write to.
+/// A file that was replaced but that another program may still have open for writing.
 #[derive(Debug)]
 pub(crate) struct RetiredFile {
     opened_file: OpenedFile,
-    /// Size and time of change when it was last read.
+    /// Size and modification time at the last read.
     last_stat: Option<(u64, SystemTime)>,
 }
 
-/// What became of an attempt to replace.
+/// The outcome of an attempt to replace a file.
 #[derive(Debug)]
 pub(crate) enum ReplaceOutcome {
-    /// The file is replaced; the one it replaced, if any.
+    /// The file was replaced. Holds the replaced file, if there was one.
     Replaced(Option<RetiredFile>),
-    /// Someone changed the file since it was read; nothing was done.
+    /// The file changed since it was read; nothing was done.
     Stale,
 }
 
-/// What a file gained between being read and being replaced.
+/// The change of a file between being read and being replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TailState {
     Unchanged,
-    /// Text at its end, which the new file has too.
+    /// Text was appended; the new file has it too.
     Appended,
-    /// Another change.
+    /// The file changed in another way.
     Conflicting,
 }
 
-/// Whether late text was found.
+/// The result of a check for late writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LateWrites {
-    /// Yes, and it is in the file.
+    /// Late text was found and appended to the file.
     Rescued,
-    /// No.
+    /// There was no late text.
     NoneFound,
 }
 
-/// Returns the file that `path` stands for, links resolved; it may not exist.
+/// Returns `path` with all links resolved. The target need not exist.
 pub(crate) fn resolve_links(path: &Path) -> Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -96,10 +97,11 @@ pub(crate) fn resolve_links(path: &Path) -> Result<PathBuf> {
     Err(Error::NotAFile { path })
 }
 
-/// Returns the file's content, or `None` when there is no file. Reads no more than the limit and one byte.
+/// Returns the file's content, or `None` when there is no file. Reads at most [`AGENT_MD_BYTES_MAX`] + 1 bytes,
+/// so that the caller can detect a longer file.
 pub(crate) fn read_file(path: &Path) -> Result<Option<OpenedFile>> {
     match fs::metadata(path) {
-        // Opening a pipe would wait for a writer.
+        // Opening a pipe would block until another program writes to it.
         Ok(found) if !found.is_file() => return Err(Error::NotAFile { path: path.to_path_buf() }),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -114,9 +116,10 @@ pub(crate) fn read_file(path: &Path) -> Result<Option<OpenedFile>> {
     Ok(Some(OpenedFile { file, bytes }))
 }
 
-/// Takes the lock beside `target`, creating folder and lock file when they are missing.
+/// Acquires the lock next to `target`. Creates the folder and the lock file when they are missing.
 ///
-/// The lock ends when the file is dropped. The lock file stays: removing it would let two processes lock two files.
+/// Dropping the returned file releases the lock. The lock file is never removed, because after a removal two
+/// processes could lock two different files.
 pub(crate) fn lock_target(target: &Path) -> Result<File> {
     let folder = parent_folder(target);
     create_private_folders(folder).map_err(Error::from_io("create", folder))?;
@@ -126,7 +129,8 @@ pub(crate) fn lock_target(target: &Path) -> Result<File> {
             .open(&path)
             .map_err(Error::from_io("open", &path))?;
         let file = wait_for_lock(file, &path)?;
-        // Someone may have removed the file while this process waited, and others lock the one that came after it.
+        // Another program may have removed the lock file during the wait; then other processes lock its
+        // successor.
         if is_file_at(&file, &path) {
             return Ok(file);
         }
@@ -146,7 +150,8 @@ fn wait_for_lock(file: File, path: &Path) -> Result<File> {
         Err(fs::TryLockError::WouldBlock) => {}
         Err(fs::TryLockError::Error(error)) => return Err(Error::from_io("lock", path)(error)),
     }
-    // The system's wait for a lock knows no limit, so a thread waits. If it is late, it lets go at once.
+    // `File::lock` has no timeout, so a separate thread waits. A lock acquired too late is released at once,
+    // because the receiver is gone.
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::Builder::new()
         .name("agent-md-lock".to_owned())
@@ -158,13 +163,13 @@ fn wait_for_lock(file: File, path: &Path) -> Result<File> {
     }
 }
 
-/// Removes temporary files of `target` that a killed process left. Only who holds the lock may do it.
+/// Removes temporary files of `target` that a killed process left. The caller must hold the lock.
 pub(crate) fn remove_stale_temporaries(target: &Path) {
     let prefix = temporary_prefix(target);
     for entry in fs::read_dir(parent_folder(target)).into_iter().flatten().flatten() {
         let name = entry.file_name();
         if name.to_str().is_some_and(|name| name.starts_with(&prefix) && name.ends_with(TEMPORARY_SUFFIX)) {
-            // One that cannot be removed is in nobody's way.
+            // A file that cannot be removed does no harm.
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -213,9 +218,9 @@ pub(crate) fn replace_file(
     Ok(ReplaceOutcome::Replaced(read_as.map(|content| RetiredFile { opened_file: content, last_stat: None })))
 }
 
-/// Appends to `target` what was written to `retired` since it was last read.
+/// Appends to `target` the text written to `retired` since it was last read.
 ///
-/// A retired file that was written anew gives the lines that `target` does not hold.
+/// If the retired file was rewritten rather than appended to, the lines that `target` lacks are appended.
 pub(crate) fn rescue_late_writes(target: &Path, retired: &mut RetiredFile) -> Result<LateWrites> {
     let on = |action| Error::from_io(action, target);
     let known = &retired.opened_file.bytes;
@@ -239,14 +244,15 @@ pub(crate) fn rescue_late_writes(target: &Path, retired: &mut RetiredFile) -> Re
     if begins_a_line && !present.is_empty() && !present.ends_with(b"\n") {
         tail.insert(0, b'\n');
     }
-    // In place, as the other program meant to: a second replacement would open the same gap again.
+    // Append in place: a second replacement would open the same gap again.
     let mut file = OpenOptions::new().append(true).create(true).open(target).map_err(on("append to"))?;
     file.write_all(&tail).and_then(|()| file.sync_data()).map_err(on("append to"))?;
     retired.opened_file.bytes = bytes;
     Ok(LateWrites::Rescued)
 }
 
-/// Writes `bytes` to the first free name of `path`, `path-2`, `path-3`, …, durably; returns the name.
+/// Writes `bytes` to the first free name among `path`, `path-2`, `path-3`, …, and syncs the file. Returns the
+/// name.
 pub(crate) fn write_backup(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     let mut number = 1_u32;
     loop {
@@ -268,7 +274,7 @@ pub(crate) fn write_backup(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     }
 }
 
-/// Gives the new file the mode, owner and attributes of the old one.
+/// Copies mode, owner and extended attributes of the old file to the new one.
 fn copy_metadata(target: &Path, old: &OpenedFile, new: &NamedTempFile) -> Result<()> {
     let metadata = old.file.metadata().map_err(Error::from_io("read", target))?;
     if metadata.permissions().readonly() {
@@ -279,7 +285,7 @@ fn copy_metadata(target: &Path, old: &OpenedFile, new: &NamedTempFile) -> Result
     new.as_file().set_permissions(metadata.permissions()).map_err(Error::from_io("set the mode of", target))
 }
 
-/// Appends to `new` what `target` gained since it was read.
+/// Appends to `new` the text that `target` gained since it was read.
 fn copy_tail(target: &Path, read_as: Option<&mut OpenedFile>, new: &mut NamedTempFile) -> Result<TailState> {
     let Some(known) = read_as else {
         return Ok(if read_file(target)?.is_none() { TailState::Unchanged } else { TailState::Conflicting });
@@ -298,12 +304,12 @@ fn copy_tail(target: &Path, read_as: Option<&mut OpenedFile>, new: &mut NamedTem
         known.bytes = found;
         tail = TailState::Appended;
     }
-    // Someone appends without a pause. The rest is rescued from the retired file.
+    // Another program appends without a pause. The remaining text is rescued from the retired file later.
     Ok(tail)
 }
 
-/// Reads until what came after `known` ends with a line, for a while: one write can become visible in pieces, and
-/// the pieces of a line must not end up in two places.
+/// Repeats `read` for a while until the text after `known` ends with a line break: a single write can become
+/// visible in pieces, and the pieces of a line must not be split between two files.
 fn read_to_line_end(known: &[u8], mut read: impl FnMut() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
     let mut bytes = read()?;
     for _ in 0..PARTIAL_LINE_READS_MAX {
@@ -316,7 +322,7 @@ fn read_to_line_end(known: &[u8], mut read: impl FnMut() -> Result<Vec<u8>>) -> 
     Ok(bytes)
 }
 
-/// Returns the lines of `bytes` outside its block that are not among those of `present`.
+/// Returns the lines of `bytes` outside the block that `present` lacks.
 fn missing_lines(bytes: &[u8], present: &[u8]) -> Vec<u8> {
     let present: HashSet<&[u8]> = present.split(|byte| *byte == b'\n').collect();
     let other = managed_block::remove_blocks(bytes);
@@ -324,7 +330,7 @@ fn missing_lines(bytes: &[u8], present: &[u8]) -> Vec<u8> {
     missing.flat_map(|line| [line, b"\n".as_slice()].concat()).collect()
 }
 
-/// Returns whether `bytes` is no more than the limit.
+/// Returns whether `bytes` fits within [`AGENT_MD_BYTES_MAX`].
 pub(crate) fn is_within_limit(bytes: &[u8]) -> bool {
     bytes.len() as u64 <= AGENT_MD_BYTES_MAX
 }
@@ -375,7 +381,8 @@ fn set_private_mode(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// Gives the new file the old one's owner and group where the system lets us; both are ours in the usual case.
+/// Copies owner and group of the old file where the system permits it. Usually both files already belong to this
+/// user.
 fn copy_owner(old: &fs::Metadata, new: &File) {
     #[cfg(unix)]
     {
@@ -390,7 +397,7 @@ fn copy_owner(old: &fs::Metadata, new: &File) {
     let _ = (old, new);
 }
 
-/// Copies extended attributes (access lists, labels) where the system lets us.
+/// Copies extended attributes (access control lists, labels) where the system permits it.
 fn copy_attributes(old: &Path, new: &Path) {
     #[cfg(unix)]
     for name in xattr::list(old).into_iter().flatten() {

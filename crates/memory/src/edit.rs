@@ -1,5 +1,5 @@
-//! Changing the notes of agent.md by exact replacement, around the managed block: what matches, what is refused, and
-//! how. No file is touched here.
+//! Edits the notes of agent.md by exact string replacement, outside the managed block. Works on text only and
+//! touches no file.
 
 pub(crate) mod remember;
 pub(crate) mod tool;
@@ -14,7 +14,8 @@ use serde::Deserialize;
 use crate::managed_block;
 use facts::redact_and_count;
 
-/// The most bytes that what is noted may make of agent.md: all of it is part of every request.
+/// Maximum size in bytes of an agent.md after an edit, 64 KiB. The file is part of every request, so it must stay
+/// small.
 pub const EDITED_BYTES_MAX: usize = 64 * 1024;
 
 /// One replacement.
@@ -40,44 +41,44 @@ pub(crate) struct NotesChange {
     pub append: Option<String>,
 }
 
-/// What became of a change.
+/// The result of applying a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AppliedChange {
-    /// The text with the parts that were not refused.
+    /// The text after all parts that were not refused.
     pub text: Vec<u8>,
-    /// How many parts changed it.
+    /// Number of parts that were applied.
     pub applied_count: usize,
-    /// The parts that were refused, one line each that says why.
+    /// One line with the reason for each refused part.
     pub refusals: Vec<String>,
-    /// Secrets that were withheld from what was made.
+    /// Number of secrets redacted from the new text.
     pub redacted_secrets: u64,
 }
 
-/// Why a part may not be made.
+/// The reason why a part of a change is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EditRefusal {
-    /// It cannot be understood, or does not fit the text.
+    /// The part is invalid, or does not match the text.
     #[error("{0}")]
     Invalid(String),
-    /// The block is Segue's.
+    /// The part would change the managed block.
     #[error(
         "it would change, hide or double the block between {} and {}, which only Segue writes",
         managed_block::OPEN_TAG,
         managed_block::CLOSE_TAG
     )]
     ManagedBlock,
-    /// It and what stands beside it, or what it replaces, hold a secret.
+    /// The new text forms a secret, alone or with adjacent text, or the part would replace a secret.
     #[error(
         "it holds what looks like a key, a token or a password; secrets are never kept in agent.md, name the place \
          where the secret is instead"
     )]
     Secret,
-    /// The file would be larger than it may be.
+    /// The file would exceed [`EDITED_BYTES_MAX`].
     #[error(
         "agent.md would have {bytes} bytes, and {EDITED_BYTES_MAX} is the limit; shorten what is there first"
     )]
     TooLarge {
-        /// How large.
+        /// The size in bytes after the edit.
         bytes: usize,
     },
 }
@@ -88,7 +89,7 @@ impl From<String> for EditRefusal {
     }
 }
 
-/// Applies `change` to `text`. Every part stands for itself: one that is refused leaves the others.
+/// Applies `change` to `text`. Parts are independent: a refused part does not prevent the others.
 pub(crate) fn apply_change(text: &[u8], change: &NotesChange) -> AppliedChange {
     let mut applied =
         AppliedChange { text: text.to_vec(), applied_count: 0, refusals: Vec::new(), redacted_secrets: 0 };
@@ -104,6 +105,7 @@ pub(crate) fn apply_change(text: &[u8], change: &NotesChange) -> AppliedChange {
 }
 
 impl AppliedChange {
+    /// Applies one part, or records the reason for refusing it.
     fn record_part(&mut self, part: &str, done: Result<ByteReplacement, EditRefusal>) {
         let checked = done.and_then(|new| Ok((check_and_apply(&self.text, &new)?, new.redacted_secrets)));
         match checked {
@@ -117,20 +119,21 @@ impl AppliedChange {
     }
 }
 
-/// Adds notes at the end; returns the text with them, and how many secrets were withheld from them.
+/// Appends notes to the text. Returns the new text and the number of secrets redacted from the notes.
 pub(crate) fn append_notes(text: &[u8], notes: &str) -> Result<(Vec<u8>, u64), EditRefusal> {
     let replacement = append_replacement(text, notes)?;
     Ok((check_and_apply(text, &replacement)?, replacement.redacted_secrets))
 }
 
-/// Bytes that take the place of others.
+/// A range of bytes and the bytes that replace it.
 struct ByteReplacement {
     range: Range<usize>,
     new: Vec<u8>,
-    /// Secrets that are no longer in `new`.
+    /// Number of secrets redacted from `new`.
     redacted_secrets: u64,
 }
 
+/// Finds the unique match of `edit` outside the block, in both line endings and in both forms of `<`.
 fn find_replacement(text: &[u8], edit: &NoteEdit) -> Result<ByteReplacement, EditRefusal> {
     if edit.old_string.is_empty() {
         return Err("old_string is empty; use append to add notes".to_owned().into());
@@ -153,7 +156,7 @@ fn find_replacement(text: &[u8], edit: &NoteEdit) -> Result<ByteReplacement, Edi
                 [at] => {
                     let (new, withheld) = redact_and_count(&form.new_string);
                     if withheld > 0 && count_secrets(old.as_bytes()) > 0 {
-                        // A person may have written it there; it is neither repeated nor taken away.
+                        // A person may have put the secret there; it is neither repeated nor removed.
                         return Err(EditRefusal::Secret);
                     }
                     let new = with_line_ending(&new, eol).into_owned().into_bytes();
@@ -185,7 +188,8 @@ fn find_replacement(text: &[u8], edit: &NoteEdit) -> Result<ByteReplacement, Edi
         .into())
 }
 
-/// The edit as it is, and as it was meant if it was copied from the prompt, where `<` may be shown as `&lt;`.
+/// Returns the edit as given and, if it was copied from the prompt, where `<` appears as `&lt;`, also with `<`
+/// restored.
 fn edit_variants(edit: &NoteEdit) -> Vec<Cow<'_, NoteEdit>> {
     let mut forms = vec![Cow::Borrowed(edit)];
     if edit.old_string.contains("&lt;") {
@@ -196,6 +200,7 @@ fn edit_variants(edit: &NoteEdit) -> Vec<Cow<'_, NoteEdit>> {
     forms
 }
 
+/// Returns the replacement that appends `notes` to the notes, before the block when it ends the file.
 fn append_replacement(text: &[u8], notes: &str) -> Result<ByteReplacement, EditRefusal> {
     let (notes, withheld) = redact_and_count(notes.trim_end());
     if notes.trim().is_empty() {
@@ -203,7 +208,7 @@ fn append_replacement(text: &[u8], notes: &str) -> Result<ByteReplacement, EditR
     }
     let eol = managed_block::line_ending(text);
     let end = managed_block::notes_end_offset(text);
-    // Blank lines before the block stay between it and the notes.
+    // Blank lines before the block stay between the block and the notes.
     let body = text[..end].trim_ascii_end().len();
     let at = match end < text.len() {
         true => {
@@ -218,7 +223,10 @@ fn append_replacement(text: &[u8], notes: &str) -> Result<ByteReplacement, EditR
     Ok(ByteReplacement { range: at..at, new: new.into_bytes(), redacted_secrets: withheld })
 }
 
-/// Returns the text after the replacement, unless it may not be made.
+/// Returns the text after the replacement.
+///
+/// # Errors
+/// When the replacement would change the block, form a secret, or exceed the size limit.
 fn check_and_apply(text: &[u8], replacement: &ByteReplacement) -> Result<Vec<u8>, EditRefusal> {
     let ByteReplacement { range, new, .. } = replacement;
     let mut result = Vec::with_capacity(text.len() + new.len());
@@ -228,7 +236,7 @@ fn check_and_apply(text: &[u8], replacement: &ByteReplacement) -> Result<Vec<u8>
     if !managed_block::has_same_blocks(text, &result) {
         return Err(EditRefusal::ManagedBlock);
     }
-    // What is withheld from a text alone may still become a secret beside what stands there.
+    // A text that contains no secret alone may form one together with adjacent text.
     let new_range = range.start..range.start + new.len();
     if count_secrets(new) > 0
         || count_secrets(touched_lines(&result, &new_range)) > count_secrets(touched_lines(text, range))
@@ -241,12 +249,12 @@ fn check_and_apply(text: &[u8], replacement: &ByteReplacement) -> Result<Vec<u8>
     Ok(result)
 }
 
-/// Returns how many secrets are in the text.
+/// Returns the number of secrets in the text.
 pub(crate) fn count_secrets(text: &[u8]) -> u64 {
     redact_and_count(&String::from_utf8_lossy(text)).1
 }
 
-/// Returns the whole lines that `range` touches.
+/// Returns the whole lines that overlap `range`.
 fn touched_lines<'a>(text: &'a [u8], range: &Range<usize>) -> &'a [u8] {
     let start = memchr::memrchr(b'\n', &text[..range.start]).map_or(0, |newline| newline + 1);
     let end = memchr::memchr(b'\n', &text[range.end..]).map_or(text.len(), |newline| range.end + newline);

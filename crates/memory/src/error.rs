@@ -1,4 +1,4 @@
-//! What can go wrong with agent.md, told so that a person knows what to do. Nothing is handled here.
+//! Errors of agent.md, with hints for the person who has to fix them. Errors are not handled here.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use crate::managed_block::MalformedMarkers;
 
-/// The result of this room.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why agent.md could not be read or written. The file is as it was.
+/// An agent.md could not be read or written. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file or its folder may not be read or written by this user, or is read-only.
+    /// This user may not read or write the file or its folder, or the file is read-only.
     #[error("access {}: permission denied", .path.display())]
     NotPermitted {
         /// The file.
         path: PathBuf,
     },
-    /// Something that is not a regular file has its name.
+    /// The path names something other than a regular file.
     #[error("use {}: it is not a regular file", .path.display())]
     NotAFile {
         /// The path.
@@ -32,50 +32,50 @@ pub enum Error {
         /// The limit.
         bytes_max: u64,
     },
-    /// The file is UTF-16: a model would read garbage, and a block written into it would be garbage.
+    /// The file is UTF-16: a model would read garbage, and a block written into the file would be garbage.
     #[error("use {}: the file is UTF-16, save it as UTF-8", .path.display())]
     Utf16 {
         /// The file.
         path: PathBuf,
     },
-    /// The markers are not one block even after a repair.
+    /// The markers do not form a single block even after a repair.
     #[error("write the summary block in {}: {source}", .path.display())]
     MalformedMarkers {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line numbers.
+        /// The problems, with line numbers.
         source: MalformedMarkers,
     },
-    /// There is nothing to remember in the text.
+    /// The text to remember is blank.
     #[error("remember it: the text is blank")]
     BlankNote,
-    /// The text is no note any more.
+    /// The text is too long for a note.
     #[error("remember it: the text has {chars} characters, and {chars_max} is the limit")]
     NoteTooLong {
-        /// How long it is.
+        /// Length of the text in grapheme clusters.
         chars: usize,
-        /// The limit.
+        /// The limit in grapheme clusters.
         chars_max: usize,
     },
-    /// The file would be larger than what every request can carry.
+    /// The file would exceed the size that every request can carry.
     #[error("remember it in {}: the file would have {bytes} bytes, and {bytes_max} is the limit", .path.display())]
     NoteDoesNotFit {
         /// The file.
         path: PathBuf,
-        /// How large it would be.
+        /// The size in bytes after the change.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         bytes_max: u64,
     },
-    /// The text would change what the file means, such as by opening a code fence around the block.
+    /// The text would change how the file is parsed, for example by opening a code fence around the block.
     #[error("remember it in {}: {reason}", .path.display())]
     NoteRefused {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// There is no room to write.
+    /// The disk or the quota is full.
     #[error("write {}: the disk or quota is full", .path.display())]
     DiskFull {
         /// The file.
@@ -86,7 +86,7 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// How long this one waited.
+        /// The time this process waited.
         waited: Duration,
     },
     /// Another program kept changing the file between reading and replacing it.
@@ -94,23 +94,23 @@ pub enum Error {
     Contended {
         /// The file.
         path: PathBuf,
-        /// How often the change was merged again.
+        /// Number of attempts to merge the change.
         attempts: u32,
     },
-    /// Anything else the operating system answered.
+    /// Any other error of the operating system.
     #[error("{action} {}: {source}", .path.display())]
     Io {
-        /// What was tried, such as `read`.
+        /// The operation, such as `read`.
         action: &'static str,
         /// The path.
         path: PathBuf,
-        /// The answer.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Returns what a person can do about it, as one sentence.
+    /// Returns, in one sentence, how a person can fix the error.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NotPermitted { .. } => "make the file and its folder readable and writable for you",
@@ -132,12 +132,12 @@ impl Error {
         }
     }
 
-    /// Returns whether the same call may succeed without anyone changing anything.
+    /// Returns whether the same call may succeed later although nobody changes anything.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Locked { .. } | Self::Contended { .. })
     }
 
-    /// Returns a function that turns the system's answer to `action` on `path` into an error.
+    /// Returns a function that converts an I/O error of `action` on `path` into an [`Error`].
     pub(crate) fn from_io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
         move |source| {
             let path = path.to_path_buf();

@@ -1,5 +1,5 @@
-//! One agent.md: read it, and change the text of its block without touching anything else. Which summary belongs
-//! there is not decided here.
+//! Reads one agent.md and writes its managed block without touching any other byte. Deciding which summary
+//! belongs in the block is the caller's task.
 
 mod block_record;
 pub(crate) mod cached_snapshot;
@@ -24,15 +24,18 @@ use crate::{Error, Result};
 
 pub use rewrite::RewriteOutcome;
 
-/// The most bytes of an agent.md that are read; a larger file is read up to here and not written.
+/// Maximum number of bytes read from an agent.md, 256 KiB. A larger file is read up to this limit and is never
+/// written.
 pub const AGENT_MD_BYTES_MAX: u64 = 256 * 1024;
-/// How often a change is merged again when another program changes the file meanwhile.
+/// Maximum number of merges of one change while another program keeps changing the file.
 const ATTEMPTS_MAX: u32 = 64;
-/// How many replaced files are watched for late writes.
+/// Maximum number of replaced files that are watched for late writes.
 const RETIRED_MAX: usize = 64;
 
-/// An agent.md on disk. One value per file and process: it keeps what was read until the file is another one, and it
-/// watches the files it replaced for late writes. Calls of several threads take turns.
+/// An agent.md on disk.
+///
+/// Create one value per file and process. It caches the last snapshot until the file changes, and it watches the
+/// files it has replaced for late writes. Concurrent calls are serialized.
 #[derive(Debug)]
 pub struct AgentFile {
     path: PathBuf,
@@ -41,91 +44,91 @@ pub struct AgentFile {
     sweep_once: Once,
 }
 
-/// What was read last.
+/// The cached snapshots of the file.
 #[derive(Debug, Default)]
 struct ReadCache {
     newest: Option<Arc<CachedSnapshot>>,
-    /// The newest reading of a file that was there.
+    /// The newest snapshot taken while the file existed.
     newest_existing: Option<Arc<CachedSnapshot>>,
 }
 
-/// The file while this process may change it.
+/// Exclusive access to the file: while this guard lives, this process may change it.
 pub(crate) struct AgentFileGuard<'a> {
     target: PathBuf,
     retired: MutexGuard<'a, VecDeque<RetiredFile>>,
-    /// The record is in the lock file, and so this keeps the lock.
+    /// The block record. It is stored in the lock file, so it also keeps the lock.
     record: LockedBlockRecord,
 }
 
-/// What is to be done with a file.
+/// The action that a change wants to perform on the file, with the value to return to the caller.
 pub(crate) enum FileAction<T> {
-    /// Nothing.
+    /// Leave the file as it is.
     KeepFile(T),
-    /// Another file takes its place.
+    /// Replace the file with `bytes`.
     ReplaceFile { bytes: Vec<u8>, block: BlockIntent, report: T },
 }
 
-/// What a change means for the block.
+/// The effect of a change on the managed block.
 pub(crate) enum BlockIntent {
-    /// It stays as it is.
+    /// The block stays as it is.
     KeepBlock,
-    /// It is to hold this; `None`: there is to be none.
+    /// The block is to hold this text. `None` means that the file is to have no block.
     SetBlock(Option<String>),
 }
 
-/// What an agent.md held when it was read; a missing file is an empty one.
+/// A snapshot of an agent.md. A missing file reads as an empty one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentFileSnapshot {
     /// The content, up to [`AGENT_MD_BYTES_MAX`].
     pub bytes: Vec<u8>,
-    /// Whether the file goes on after `bytes`.
+    /// Says if the file continues after `bytes`.
     pub extent: ReadExtent,
     /// Lowercase hex SHA-256 of `bytes`.
     pub sha256: String,
-    /// What the block holds; `None` without a block.
+    /// The text of the block; `None` without a block.
     pub block: Option<String>,
-    /// What is wrong with the block's markers.
+    /// The problems found in the block's markers; empty when they are well formed.
     pub problems: Vec<MarkerProblem>,
 }
 
-/// How much of a file was read.
+/// The part of a file that was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReadExtent {
-    /// All of it.
+    /// The whole file.
     #[default]
     Whole,
-    /// The beginning; the rest is beyond the limit.
+    /// Only the first [`AGENT_MD_BYTES_MAX`] bytes; the file is longer.
     Beginning,
 }
 
-/// What a call did to the file.
+/// The result of a write to the block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockWrite {
-    /// Whether the file is another one.
+    /// The effect on the file.
     pub outcome: BlockWriteOutcome,
-    /// What the block held before; `None` when there was no block.
+    /// The block's previous text; `None` when there was no block.
     pub previous: Option<String>,
-    /// The markers had to be repaired.
+    /// The repair of the markers, when one was necessary.
     pub repair: Option<MarkerRepair>,
 }
 
-/// Whether a call changed the file.
+/// The effect of a block write on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockWriteOutcome {
-    /// The block holds the text asked for.
+    /// The file was replaced; the block now holds the requested text.
     Changed,
-    /// It already did; the file was left alone.
+    /// The block already held the requested text; the file was left alone.
     Unchanged,
-    /// There is no block, or one with a text that was not expected; the file was left alone.
+    /// There is no block, or its text is not the expected one; the file was left alone.
     Skipped,
 }
 
-/// The markers of a file were put in order.
+/// A repair of malformed markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkerRepair {
-    /// A copy of the file as it was.
+    /// Path of a backup of the file before the repair.
     pub backup: PathBuf,
-    /// What was wrong.
+    /// The problems that were repaired.
     pub problems: Vec<MarkerProblem>,
 }
 
@@ -142,7 +145,7 @@ impl AgentFileSnapshot {
 }
 
 impl AgentFile {
-    /// Returns the file at `path`, which need not exist.
+    /// Returns a handle to the file at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -152,34 +155,39 @@ impl AgentFile {
         }
     }
 
-    /// Returns the path as it was given.
+    /// Returns the path as it was given to [`Self::new`].
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns what the file holds. An unchanged file costs a look at its metadata. Takes no lock: a replaced file is
-    /// always whole.
+    /// Returns a snapshot of the file.
+    ///
+    /// An unchanged file costs only a check of its metadata. No lock is needed, because files are replaced
+    /// atomically.
     ///
     /// # Errors
-    /// When there is something that cannot be read. A missing file is an empty one.
+    /// When the file exists but cannot be read. A missing file reads as an empty one.
     pub fn read(&self) -> Result<Arc<AgentFileSnapshot>> {
         self.read_cached().map(|reading| Arc::clone(&reading.snapshot))
     }
 
-    /// Makes the block hold `summary_md`, creating block, file and folder (0600, 0700) when they are missing.
-    /// Doing it twice changes nothing more. `now` names the backup, should the markers need repair.
+    /// Writes `summary_md` into the block. Creates the block, the file (mode 0600) and its folder (mode 0700)
+    /// when they are missing.
+    ///
+    /// The operation is idempotent. `now` is used for the name of the backup if the markers need a repair.
     ///
     /// # Errors
-    /// When the file cannot be read or written; it is then as it was, and no temporary file is left.
+    /// When the file cannot be read or written. The file is then unchanged, and no temporary file remains.
     pub fn write_block(&self, summary_md: &str, now: Timestamp) -> Result<BlockWrite> {
         self.change_block(None, summary_md, now)
     }
 
-    /// Makes the block hold `summary_md` if it holds `expected`, the text an earlier call was given. A block with
-    /// another text belongs to someone else and is left alone; a missing one is not created.
+    /// Writes `summary_md` into the block if the block holds `expected`, the text given to an earlier call.
+    ///
+    /// A block with any other text belongs to another writer and is left alone. A missing block is not created.
     ///
     /// # Errors
-    /// As [`Self::write_block`].
+    /// See [`Self::write_block`].
     pub fn compare_and_swap_block(
         &self,
         expected: &str,
@@ -196,18 +204,19 @@ impl AgentFile {
         self.change_block(Some(&expected), summary_md, now)
     }
 
-    /// Puts the placeholder in the place of `expected`, as [`Self::swap_block`] does.
+    /// Replaces `expected` with the placeholder, with the rules of [`Self::compare_and_swap_block`].
     ///
     /// # Errors
-    /// As [`Self::write_block`].
+    /// See [`Self::write_block`].
     pub fn clear_block(&self, expected: &str, now: Timestamp) -> Result<BlockWrite> {
         self.compare_and_swap_block(expected, managed_block::PLACEHOLDER, now)
     }
 
-    /// Returns what the file holds, with what was worked out about that content before.
+    /// Returns the current snapshot with the values already derived from it, from the cache when the file is
+    /// unchanged.
     pub(crate) fn read_cached(&self) -> Result<Arc<CachedSnapshot>> {
         let mut kept = self.read_cache.lock();
-        // Before the content: what changes after this look has another stamp, or one that is not trusted.
+        // Read the stamp before the content: a later change gets another stamp, or one that is not trusted.
         let (at, found) = (SystemTime::now(), FileStamp::read(&self.path));
         if let (Ok(found), Some(newest)) = (&found, &kept.newest)
             && newest.is_current_for(found.as_ref().map(|stat| stat.stamp))
@@ -233,7 +242,8 @@ impl AgentFile {
         Ok(reading)
     }
 
-    /// Applies `change` outside the block; parts that would touch it are refused, the others stay.
+    /// Applies `change` to the text outside the block. Parts that would touch the block are refused; the others
+    /// are applied.
     pub(crate) fn edit_notes(&self, change: &NotesChange) -> Result<AppliedChange> {
         let mut holding = self.lock()?;
         self.replace_with(&mut holding, |found| {
@@ -249,6 +259,7 @@ impl AgentFile {
         })
     }
 
+    /// Reads at most [`AGENT_MD_BYTES_MAX`] bytes. Refuses UTF-16.
     fn load_file(&self, target: &Path) -> Result<(Vec<u8>, ReadExtent)> {
         let mut bytes = atomic_replace::read_file(target)?.map(|content| content.bytes).unwrap_or_default();
         if is_utf16(&bytes) {
@@ -260,7 +271,7 @@ impl AgentFile {
         Ok((bytes, extent))
     }
 
-    /// Takes the lock, and brings back what was written to replaced files.
+    /// Acquires the lock, removes stale temporary files once, and rescues late writes to replaced files.
     pub(crate) fn lock(&self) -> Result<AgentFileGuard<'_>> {
         let target = atomic_replace::resolve_links(&self.path)?;
         let mut retired = self.retired.lock();
@@ -270,7 +281,8 @@ impl AgentFile {
         Ok(AgentFileGuard { target, retired, record })
     }
 
-    /// Makes the block hold `summary_md`; with `expected`, only a block that holds that or the new text already.
+    /// Writes `summary_md` into the block. With `expected`, only if the block holds `expected` or already holds
+    /// `summary_md`.
     fn change_block(&self, expected: Option<&str>, summary_md: &str, now: Timestamp) -> Result<BlockWrite> {
         let mut holding = self.lock()?;
         let wanted = managed_block::normalize_content(summary_md);
@@ -309,7 +321,7 @@ impl AgentFile {
                 return Ok(done.unwrap_or(written));
             }
             done.get_or_insert(written);
-            // What was rescued may hold markers; the next round sees to them.
+            // Rescued lines may contain markers; the next round of the loop handles them.
             if rescue_all_late_writes(&holding.target, &mut holding.retired)? == LateWrites::NoneFound {
                 break;
             }
@@ -317,7 +329,8 @@ impl AgentFile {
         done.ok_or_else(|| self.contended_error())
     }
 
-    /// Returns `old` with its block holding `summary_md`, its markers repaired if they must be.
+    /// Returns `old` with `summary_md` in its block. Malformed markers are repaired first, after writing a
+    /// backup.
     fn render_with_block(
         &self,
         target: &Path,
@@ -336,8 +349,8 @@ impl AgentFile {
         }
     }
 
-    /// Does with the file what `make` says about its present content (`None`: there is no file), again when another
-    /// program changes it meanwhile.
+    /// Reads the file, asks `make` for an action on its content (`None` when there is no file), and performs it.
+    /// Repeats this while another program changes the file, up to [`ATTEMPTS_MAX`] times.
     pub(crate) fn replace_with<T>(
         &self,
         holding: &mut AgentFileGuard<'_>,
@@ -390,12 +403,13 @@ impl AgentFile {
         }
     }
 
+    /// Returns the error for a file that kept changing.
     fn contended_error(&self) -> Error {
         Error::Contended { path: self.path.clone(), attempts: ATTEMPTS_MAX }
     }
 }
 
-/// Notes what the block is to hold when the file was left as it was.
+/// Updates the block record after a call that left the file as it was.
 fn record_unwritten_block(
     holding: &mut AgentFileGuard<'_>,
     written: &BlockWrite,
@@ -405,7 +419,8 @@ fn record_unwritten_block(
     let noted = holding.record.latest().and_then(|record| record.block.as_deref());
     let block = match written.outcome {
         BlockWriteOutcome::Unchanged if noted != Some(wanted) => Some(wanted.to_owned()),
-        // The block shows something else, but nobody shall put back what was asked to go.
+        // The block holds another text. Clear the record, so that the tamper guard does not restore a text that
+        // was meant to be removed.
         BlockWriteOutcome::Skipped if expected.is_some() && noted == expected => {
             written.previous.as_ref().map(|_| wanted.to_owned())
         }
@@ -421,7 +436,8 @@ fn is_utf16(bytes: &[u8]) -> bool {
     matches!(bytes, [0xff, 0xfe, ..] | [0xfe, 0xff, ..])
 }
 
-/// Brings what was written to replaced files back into `target`, and forgets the oldest of them.
+/// Appends late writes to replaced files to `target`, and stops watching the oldest of them beyond
+/// [`RETIRED_MAX`].
 fn rescue_all_late_writes(target: &Path, retired: &mut VecDeque<RetiredFile>) -> Result<LateWrites> {
     let mut found = LateWrites::NoneFound;
     for file in retired.iter_mut() {

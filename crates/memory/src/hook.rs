@@ -1,5 +1,5 @@
-//! The middleware of agent.md: it puts the file into every model request, a child's summary into its first turn only,
-//! and it sees to it that no tool call touches the managed block or leaves a secret in the file.
+//! The hook of agent.md: adds the file to every model request and a child's summary to the requests of its first
+//! turn, and ensures that no tool call changes the managed block or leaves a secret in the file.
 
 pub(crate) mod run_cache;
 
@@ -23,21 +23,24 @@ use crate::hook::run_cache::RunCache;
 use crate::prompt::{InheritedSummary, PromptSection, build_prompt_section};
 use crate::{AgentFileSnapshot, Error, ReadExtent};
 
-/// Looks at agent.md before every request, so that an edit on disk is seen at once; a file that did not change costs a
-/// look at its metadata.
+/// Adds agent.md to every model request and guards the file during tool calls.
+///
+/// The file is checked before every request, so that an edit on disk takes effect at once. An unchanged file
+/// costs only a check of its metadata.
 pub struct AgentMdHook {
     file: Arc<AgentFile>,
-    /// The summary a run's thread is due, if any. It stays the same for a whole run: only the end of a first complete turn,
-    /// after which the run asks no model, ends it.
+    /// The handed-over summary of each run's thread, if any. It is constant for a whole run, because it expires
+    /// only at the end of the child's first complete turn, after which the run makes no model call.
     summaries: RunCache<Option<Arc<InheritedSummary>>>,
 }
 
 impl AgentMdHook {
-    /// Returns the hook for the assistant's agent.md. Give it the one value there is for the file in this process.
+    /// Returns the hook for the assistant's agent.md. Pass the process's single [`AgentFile`] of that path.
     pub fn new(file: Arc<AgentFile>) -> Self {
         Self { file, summaries: RunCache::default() }
     }
 
+    /// Returns the summary for the run's thread, from the cache when the run has asked before.
     async fn load_summary(&self, step: &StepContext<'_>) -> journal::Result<Option<Arc<InheritedSummary>>> {
         let run = step.run_ref();
         if let Some(known) = self.summaries.get(run) {
@@ -49,7 +52,8 @@ impl AgentMdHook {
         Ok(summary)
     }
 
-    /// Returns what the request gets, with or without the file.
+    /// Returns the prompt section for the request. A child continues with its summary alone when the file is
+    /// unreadable.
     fn build_section(
         &self,
         summary: Option<&InheritedSummary>,
@@ -59,7 +63,7 @@ impl AgentMdHook {
             (Ok(reading), None) => Ok(reading.prompt_section().clone()),
             (Ok(reading), Some(_)) => Ok(build_prompt_section(&reading.snapshot, summary)),
             (Err(error), Some(_)) => {
-                // The summary comes from the handoff's row, so the child goes on without the file.
+                // The summary comes from the handoff's row, so the child can continue without the file.
                 step.frames.send(Frame::Notice { text: format!("failed to {error}") });
                 Ok(build_prompt_section(&AgentFileSnapshot::default(), summary))
             }
@@ -69,8 +73,8 @@ impl AgentMdHook {
         }
     }
 
-    /// Returns what a model and a person are told when the file had to be put back after `watch`, or secrets taken out of
-    /// it, or that could not be done.
+    /// Restores the file if it was tampered with since `watch`. Returns the notice for the model and the person
+    /// about what was restored or redacted, or why that failed. Returns `None` when nothing was wrong.
     async fn repair_after_call(&self, watch: TamperBaseline) -> Option<String> {
         if self.file.is_unchanged_since(&watch) {
             return None;
@@ -93,7 +97,7 @@ impl AgentMdHook {
     }
 }
 
-/// Returns what a model and a person are told of what was undone.
+/// Returns the notice about a repair, or `None` when nothing was repaired.
 fn repair_notice(undone: TamperRepair) -> Option<String> {
     let put_back = match undone.kind {
         None => None,
@@ -118,8 +122,8 @@ impl Hook for AgentMdHook {
         "AgentMemory"
     }
 
-    /// Says once a turn that the model does not see all of a file. What is wrong with one that cannot be read is said
-    /// when it is needed.
+    /// Only `before_agent` has work to do: it reports, once a turn, that a file is too long for the model. An
+    /// unreadable file is reported by the model request that needs it.
     fn can_skip(&self, point: HookPoint, _channels: &Channels) -> bool {
         match point {
             HookPoint::BeforeAgent => false,
@@ -178,8 +182,8 @@ impl Hook for AgentMdHook {
     }
 }
 
-/// Returns the summary that the thread is due: it is a child, and its first turn is not complete. The handoff's row is
-/// the truth, whatever the file shows.
+/// Returns the summary that applies to the thread: the thread is a child and its first turn is not complete. The
+/// handoff's row is the source of truth, not the file.
 async fn handed_over_summary(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -198,7 +202,8 @@ async fn handed_over_summary(
     }))
 }
 
-/// The texts are known by their hashes; storing them again with every run would double the journal.
+/// Returns the `memory_read` event with the hashes of the sources. The texts themselves are not stored, because
+/// that would double the journal with every run.
 pub(crate) fn memory_read_event(section: &PromptSection) -> Result<NewEvent, serde_json::Error> {
     let sources = section.sources.iter();
     let sources = sources

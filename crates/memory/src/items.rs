@@ -1,5 +1,5 @@
-//! Items: what agents and clients keep under a name, and what may be kept there. Where it is stored, and how it is
-//! searched, is the journal's matter.
+//! Items: values that agents and clients store under a namespace and a key. Storage and search are the journal's
+//! task.
 
 mod error;
 mod filter;
@@ -28,30 +28,30 @@ pub const NAMESPACE_LABELS_MAX: usize = 32;
 /// The most bytes of a label or a key.
 pub const NAME_BYTES_MAX: usize = 512;
 
-/// The first label of namespaces that are nobody's here.
+/// First label of the namespaces reserved for LangGraph.
 const RESERVED_LABEL: &str = "langgraph";
 
-/// What agents and clients keep under names.
+/// The store of named items.
 #[derive(Clone)]
 pub struct ItemStore {
-    /// Where it is kept.
+    /// The journal's store.
     pub store: Arc<dyn Store>,
 }
 
-/// That something was kept.
+/// The receipt of a stored item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PutReceipt {
-    /// How many secrets were withheld from it.
+    /// Number of secrets redacted from the value.
     pub withheld: u64,
 }
 
-/// What to look for, as the Agent Server API asks.
+/// A search for items, with the fields of the Agent Server API.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ItemSearch {
     /// Only namespaces that begin with these labels.
     pub namespace_prefix: Vec<String>,
-    /// What fields of the value must be: a value that they equal, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt`
+    /// Conditions on fields of the value: a value to equal, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt`
     /// and `$lte`.
     pub filter: Option<Map<String, Value>>,
     /// Words to rank by; without any, what was put last comes first.
@@ -68,7 +68,7 @@ impl Default for ItemSearch {
     }
 }
 
-/// Which namespaces to list, as the Agent Server API asks.
+/// A listing of namespaces, with the fields of the Agent Server API.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NamespaceSearch {
@@ -91,10 +91,10 @@ impl Default for NamespaceSearch {
 }
 
 impl ItemStore {
-    /// Keeps `value`, an object, under a name, in place of what was kept there. Secrets in its texts are withheld.
+    /// Stores `value`, which must be an object, and replaces the previous value. Redacts secrets in its texts.
     ///
     /// # Errors
-    /// When the name or the value is none that can be kept, and when the journal fails.
+    /// When the name or the value is invalid, and when the journal fails.
     pub async fn put(
         &self,
         namespace: &[String],
@@ -107,29 +107,29 @@ impl ItemStore {
         Ok(kept)
     }
 
-    /// Returns what is kept under a name, or `None`.
+    /// Returns the item with this name, or `None`.
     ///
     /// # Errors
-    /// When the name is none that anything can have, and when the journal fails.
+    /// When the name is invalid, and when the journal fails.
     pub async fn get(&self, namespace: &[String], key: &str) -> Result<Option<StoredItem>, ItemError> {
         check_name(namespace, key)?;
         Ok(self.store.item(namespace, key).await?)
     }
 
-    /// Removes what is kept under a name; nothing when there is nothing.
+    /// Deletes the item with this name. Does nothing when there is none.
     ///
     /// # Errors
-    /// When the name is none that anything can have, and when the journal fails.
+    /// When the name is invalid, and when the journal fails.
     pub async fn delete(&self, namespace: &[String], key: &str) -> Result<(), ItemError> {
         check_name(namespace, key)?;
         self.commit(Write::DeleteItem { namespace: namespace.to_owned(), key: key.to_owned() }).await
     }
 
-    /// Returns a page of what is kept: the best matches first when there are words to look for, otherwise what was put
-    /// last.
+    /// Returns a page of items: the best matches first when the search has words, otherwise the most recently
+    /// stored first.
     ///
     /// # Errors
-    /// When the filter or the limit is none there can be, and when the journal fails.
+    /// When the filter or the limit is invalid, and when the journal fails.
     pub async fn search(&self, search: &ItemSearch) -> Result<Vec<ItemHit>, ItemError> {
         check_limit(search.limit)?;
         let asked = search.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
@@ -150,7 +150,7 @@ impl ItemStore {
     /// Returns a page of the namespaces in use, each once, in order.
     ///
     /// # Errors
-    /// When the limit is none there can be, and when the journal fails.
+    /// When the limit is invalid, and when the journal fails.
     pub async fn list_namespaces(&self, search: &NamespaceSearch) -> Result<Vec<Vec<String>>, ItemError> {
         check_limit(search.limit)?;
         let query = NamespaceQuery {

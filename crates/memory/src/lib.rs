@@ -1,12 +1,13 @@
-//! What outlives a context: agent.md, the managed block in it, how the file reaches a model, and finding again what was
-//! said before.
+//! Memory that outlives a context: agent.md with its managed block, recall of earlier messages, search, summaries
+//! of old turns, and named items.
 //!
-//! [`block`] knows the text, [`AgentFile`] the file, [`prompt_section`] the prompt. [`AgentMdHook`] is the middleware,
-//! [`EditMemory`] the agent's own way to change its notes. [`recall()`] finds original messages of a thread and those it
-//! came from, [`RecallTool`] lets the agent do so; [`search()`] looks through everything. [`SummarizationHandoff`] makes
-//! summaries of old turns, [`Tiering`] when that is due, and [`TieredMemoryHook`] shows them. [`remember()`] keeps a line in
-//! agent.md, and [`Items`] what has a name. Deliberately absent: deciding when a handoff happens, and which
-//! thread a summary belongs to; both come in from the journal's rows.
+//! [`managed_block`] handles the block as text, [`AgentFile`] the file, and [`build_prompt_section`] the prompt.
+//! [`AgentMdHook`] adds the file to model requests. [`EditMemoryTool`] lets the agent edit its notes, and
+//! [`remember()`] adds a note for a person. [`recall()`] finds original messages of a thread and its ancestors,
+//! [`RecallTool`] gives it to the agent, and [`search()`] covers everything. [`SummarizationHandoff`] summarizes
+//! old turns, [`SummarizationWorker`] decides when that is due, and [`TieredMemoryHook`] shows the summaries to
+//! the model. [`ItemStore`] keeps named items. Deliberately absent: deciding when a handoff happens and which
+//! thread a summary belongs to. The journal's rows decide both.
 
 mod atomic_replace;
 mod edit;

@@ -5,7 +5,7 @@
 //! comments that begin a line, and in indented code are ordinary text. A fence or comment that is never closed, or
 //! that would cut a block in two, hides nothing. What is done with them:
 //!
-//! | markers | [`replace`] | [`repair`] (the caller keeps a backup) |
+//! | markers | [`replace_block`] | [`repair_markers`] (the caller keeps a backup) |
 //! | --- | --- | --- |
 //! | none | inserts a block: after the heading if that stands alone, else at the end | nothing |
 //! | one pair | replaces what is between | nothing |
@@ -29,7 +29,7 @@ pub const OPEN_TAG: &str = "<current_thread_summary>";
 pub const CLOSE_TAG: &str = "</current_thread_summary>";
 /// The heading that an inserted block gets.
 pub const HEADING: &str = "## Recent Thread Snapshot";
-/// What the block holds when there is no summary.
+/// The text of a block without a summary.
 pub const PLACEHOLDER: &str = "None recorded yet.";
 
 /// The name inside both tags.
@@ -61,7 +61,7 @@ pub enum MarkerProblem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("find one summary block: {}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 pub struct MalformedMarkers {
-    /// What is wrong, never empty.
+    /// The problems; never empty.
     pub problems: Vec<MarkerProblem>,
 }
 
@@ -83,7 +83,7 @@ pub fn marker_problems(text: &[u8]) -> Vec<MarkerProblem> {
 /// [`PLACEHOLDER`].
 ///
 /// # Errors
-/// When the markers are [`Malformed`]; [`repair`] first.
+/// When the markers are malformed; call [`repair_markers`] first.
 pub fn replace_block(text: &[u8], summary_md: &str) -> Result<Vec<u8>, MalformedMarkers> {
     let found = scan_markers(text);
     let problems = problems_in_scan(&found);
@@ -122,7 +122,7 @@ pub fn remove_blocks(text: &[u8]) -> Vec<u8> {
     remove_markers(text, 0)
 }
 
-/// Returns the text a block holds after [`replace`] with `summary_md`, as [`current`] gives it.
+/// Returns the text that [`block_content`] returns after [`replace_block`] with `summary_md`.
 pub fn normalize_content(summary_md: &str) -> String {
     let content = escape_block_tags(summary_md).replace("\r\n", "\n").replace('\r', "\n");
     let content = content.trim_end();

@@ -1,5 +1,5 @@
-//! How agent.md and a thread's handed-over summary appear in the system prompt: as delimited, inert reference data.
-//! Whose summary it is and when it is due is decided by the caller.
+//! Renders agent.md and a thread's handed-over summary into the system prompt, as delimited, inert reference
+//! data. The caller decides which summary applies and when.
 
 use model::untrusted_text;
 use protocol::CarryOver;
@@ -7,52 +7,52 @@ use protocol::CarryOver;
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFileSnapshot, ReadExtent};
 use crate::managed_block::{self, PLACEHOLDER};
 
-/// The frame around the facts that go along with a handed-over summary.
+/// Template for the facts that are carried over with a handed-over summary.
 const CARRIED_OVER_TEMPLATE: &str = include_str!("../prompts/carried_over.md");
-/// The frame around both texts.
+/// Template for both texts.
 const AGENT_MD_TEMPLATE: &str = include_str!("../prompts/agent_md.md");
 
-/// What a summary is followed by.
+/// Text that follows a summary and explains how to find the original messages.
 const ORIGINAL_MESSAGES: &str = include_str!("../prompts/original_messages.md");
 
-/// A piece of the system prompt and where it came from.
+/// A section of the system prompt with its sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptSection {
-    /// What the model reads.
+    /// The text sent to the model.
     pub text: String,
-    /// What a `memory_read` event records.
+    /// The sources that a `memory_read` event records.
     pub sources: Vec<PromptSource>,
 }
 
-/// Something a prompt was made from, by hash.
+/// A source of a prompt section, identified by its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptSource {
-    /// What it is: `agent.md`, `current_thread_summary`, or the name of a prompt file.
+    /// Name of the source: `agent.md`, `current_thread_summary`, or the name of a prompt file.
     pub name: &'static str,
     /// Lowercase hex SHA-256 of its bytes.
     pub sha256: String,
 }
 
-/// What the template is filled with.
+/// The values of the template's fields.
 struct AgentMdFields {
     agent_md: String,
     current_thread_summary: String,
 }
 
-/// What a thread was handed: the summary a person accepted, and the facts they saw beside it.
+/// A thread's handed-over summary: the text that a person accepted, and the facts shown next to it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InheritedSummary {
-    /// The summary, as it was accepted.
+    /// The summary as it was accepted.
     pub summary_md: String,
-    /// The facts.
+    /// The facts that are carried over.
     pub carry_over: CarryOver,
 }
 
-/// Returns the part of the system prompt that carries `agent_md` and what this very thread was handed.
+/// Returns the section of the system prompt with `agent_md` and the summary handed over to this thread.
 ///
-/// What the file's block holds belongs to another thread and never appears; without a summary the placeholder does.
-/// With one, the section says how to find the messages it was made from. Comments outside code fences are left out.
-/// Whatever could be read as a tag is escaped.
+/// The content of the file's block belongs to another thread and is never used. Without a summary the placeholder
+/// appears in its place. With one, the section explains how to find the messages that it was made from. Comments
+/// outside code fences are removed. Everything that could be read as a tag is escaped.
 pub fn build_prompt_section(
     agent_md: &AgentFileSnapshot,
     summary: Option<&InheritedSummary>,
@@ -94,7 +94,7 @@ pub fn build_prompt_section(
     PromptSection { text, sources }
 }
 
-/// Fills the template in one pass, so that a placeholder in a value stays text.
+/// Fills the template in one pass, so that a placeholder inside a value stays text.
 fn fill_template(fields: &AgentMdFields) -> String {
     let mut text = String::with_capacity(
         AGENT_MD_TEMPLATE.len() + fields.agent_md.len() + fields.current_thread_summary.len(),
@@ -120,12 +120,12 @@ fn template_field<'a>(fields: &'a AgentMdFields, name: &str) -> Option<&'a str> 
     }
 }
 
-/// Returns `text` without HTML comments; those in code fences and unclosed ones stay.
+/// Returns `text` without HTML comments. Comments in code fences and unclosed comments stay.
 fn strip_comments(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut fence: Option<&str> = None;
     let mut rest = text;
-    // False once a comment was found that nothing closes: no later one is closed either.
+    // False after an unclosed comment: no later comment is closed either.
     let mut closable = true;
     while !rest.is_empty() {
         let line = &rest[..rest.find('\n').map_or(rest.len(), |at| at + 1)];
@@ -149,7 +149,7 @@ fn strip_comments(text: &str) -> String {
     kept
 }
 
-/// Returns the mark of the fence that is open after `line`.
+/// Returns the marker of the code fence that is open after `line`, if any.
 fn open_fence_after<'a>(open: Option<&'a str>, line: &str) -> Option<&'a str> {
     match open {
         Some(mark) if line.starts_with(mark) && line.trim_start_matches(&mark[..1]).is_empty() => None,

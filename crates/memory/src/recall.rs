@@ -1,7 +1,8 @@
-//! Recall: what was said in a thread and in those it came from, found again by words or by place in the original
-//! messages; and, when that is asked for, what the same assistant has in all its threads, its summaries and its handoffs.
-//! Deliberately absent: anything of another assistant, and, as part of a conversation, what was said in an earlier thread
-//! after the conversation had left it.
+//! Recall: finds original messages of a thread and its ancestors by words or by seq range. On request it also
+//! covers all threads, summaries and handoffs of the same assistant.
+//!
+//! Deliberately absent: data of other assistants, and messages that an ancestor got after the conversation had
+//! left it.
 
 mod assistant_scope;
 pub(crate) mod collect;
@@ -26,30 +27,30 @@ use lineage::Ancestor;
 pub use error::RecallError;
 pub use tool::{RECALL, RecallTool};
 
-/// Tokens of one answer of the tool.
+/// Maximum tokens of one answer of the tool.
 pub const RECALL_TOKENS_MAX: u64 = 1_500;
 
-/// What is to be recalled.
+/// A recall request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecallQuery {
-    /// Which messages.
+    /// The messages to find.
     pub filter: MessageFilter,
-    /// The beginning of the id of the one thread of the lineage to look at; the thread a fork was copied from means the
-    /// fork, which has the same places. For a range, and in the scope of everything, it may be any thread of the same
-    /// assistant. `None` means all for words, and for a range
-    /// the thread whose places the summary in sight names: the thread itself once it was condensed, the parent of a
-    /// thread that a handoff seeded until then, and otherwise the thread itself.
+    /// Prefix of the id of the one thread of the lineage to read. The source of a fork stands for the fork, which has
+    /// the same seqs. For a range, and in the scope of everything, it may be any thread of the same assistant.
+    ///
+    /// `None` means all threads for words. For a range it means the thread whose seqs the visible summary cites: the
+    /// parent, for a thread seeded by a handoff that has not been compacted yet, otherwise the thread itself.
     pub thread: Option<String>,
-    /// For words: what the asking thread holds from this seq on is left out, because whoever asks has it in sight.
+    /// For words: excludes messages of the requesting thread from this seq on, because the requester already sees them.
     pub visible_from: Option<Seq>,
-    /// For words: a message of the asking thread before that, which whoever asks has in sight too.
+    /// For words: an earlier message of the requesting thread that the requester also sees.
     pub visible_request: Option<Seq>,
-    /// For a range: how many characters of its first message are passed over, because they were read before.
+    /// For a range: number of characters of its first message to skip, because an earlier call returned them.
     pub from_char: u64,
-    /// For words: where they are looked for.
+    /// For words: the scope of the search.
     pub scope: RecallScope,
-    /// The most tokens of [`Recall::to_text`], by estimate. Less than the frame around an answer takes finds no place
-    /// for any message.
+    /// Maximum estimated tokens of [`RecallResult::to_text`]. A limit smaller than the frame of an answer leaves no
+    /// room for any message.
     pub tokens_max: u64,
 }
 
@@ -79,28 +80,28 @@ pub enum RecallScope {
     Everything,
 }
 
-/// Which messages are wanted.
+/// The selection of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageFilter {
-    /// Those that say most about these words; a question in plain words is good.
+    /// The best matches of these words. A question in plain language works well.
     Words(String),
     /// Those from the first seq to the last, both included.
     Range(Seq, Seq),
 }
 
-/// What was found.
+/// The result of a recall.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecallResult {
-    /// What was looked through.
+    /// The scope that was searched.
     pub scope: RecallScope,
     /// The threads that were looked through, nearest first; in the scope of everything those where anything was found.
     pub threads: Vec<ThreadId>,
-    /// What summaries and handoffs say, best first; only in the scope of everything.
+    /// Passages of summaries and handoffs, best first. Only filled in the scope of everything.
     pub notes: Vec<RecallNote>,
     /// Pieces of conversation, each one message or a few that follow each other. For words the best match comes first,
     /// and of several about the same thing the newest; for a range there is one piece.
     pub excerpts: Vec<Vec<RecalledMessage>>,
-    /// What there is beyond the excerpts.
+    /// The matches or messages beyond the excerpts.
     pub remaining: Remaining,
     /// For a range whose first message did not fit: the message, and how many of its characters have been read.
     pub resume_at: Option<(Seq, u64)>,
@@ -109,35 +110,35 @@ pub struct RecallResult {
     pub departed_at: Option<Seq>,
 }
 
-/// What a message says, without secrets and perhaps shortened.
+/// A recalled message with its secrets redacted, possibly shortened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecalledMessage {
     /// The thread.
     pub thread_id: ThreadId,
-    /// The message's place in it.
+    /// The message's seq in the thread.
     pub seq: Seq,
-    /// Who said it.
+    /// The author of the message.
     pub speaker: Speaker,
-    /// When.
+    /// Time of the message.
     pub at: Timestamp,
-    /// Whether it was wanted itself; false for what stands next to a match.
+    /// True for a match; false for a message adjacent to a match.
     pub is_match: bool,
-    /// The text. It is foreign: not inert, and not for a terminal as it is.
+    /// The text. It is untrusted: escape it for prompts and terminals.
     pub text: String,
 }
 
-/// What a summary or a handoff says, without secrets and perhaps shortened.
+/// A passage of a summary or handoff with its secrets redacted, possibly shortened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecallNote {
-    /// Which.
+    /// The summary or handoff.
     pub source: NoteSource,
-    /// When it was stored.
+    /// Time at which it was stored.
     pub at: Timestamp,
-    /// The passage. It is foreign: not inert, and not for a terminal as it is.
+    /// The passage. It is untrusted: escape it for prompts and terminals.
     pub text: String,
 }
 
-/// Where a note is from.
+/// The origin of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoteSource {
     /// A summary of medium-term memory.
@@ -158,7 +159,7 @@ pub enum NoteSource {
     },
 }
 
-/// Who said something.
+/// The author of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Speaker {
     /// The person.
@@ -167,33 +168,33 @@ pub enum Speaker {
     Assistant,
     /// A tool, by its name where it is known.
     Tool(Option<String>),
-    /// Nobody: the program a session was imported from put it in.
+    /// No participant: the program that recorded an imported session injected the text.
     Harness,
 }
 
-/// What there is beyond the excerpts.
+/// The messages beyond the excerpts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remaining {
-    /// At least so many more messages that match well.
+    /// At least this many more messages match well.
     Messages(u64),
-    /// The range goes on at this seq, or was read to its end.
+    /// The state of a range that was read.
     Range {
         /// The first message that was not read.
         next_seq: Option<Seq>,
     },
 }
 
-/// Returns what `thread_id` and the threads it came from hold of what is wanted; in the scope of everything, what its
-/// assistant has.
+/// Returns the requested messages of `thread_id` and its ancestors; in the scope of everything, those of its assistant.
 ///
-/// Of a thread that was handed off only what was said until the handoff was accepted is found, and a fork finds what it
-/// copied in itself; a range of a thread that is named is read whole where the thread is none of the lineage. Superseded
-/// messages and the answers of earlier recalls are never found, nor is anything of another assistant's. A sub-agent's
-/// thread finds what it holds itself, and nothing else: all it was given is its task.
+/// An ancestor that was handed off contributes only messages before the handoff was accepted. Messages copied by a fork
+/// are found in the fork. A range in a named thread outside the lineage is read without such a limit. Superseded
+/// messages, answers of earlier recalls, and data of other assistants are never found. A sub-agent's thread finds only
+/// its own messages, because its task is all it was given.
 ///
 /// # Errors
-/// When there is no word or an empty range, when a sub-agent's thread asks for everything, when the thread named is not of the lineage, when the lineage is not a plain
-/// chain of threads that exist or does not tell where it left one, and when the journal fails.
+/// When the query has no word or an empty range, when a sub-agent's thread asks for everything, when the named thread
+/// is not in the lineage, when the lineage is not a plain chain of existing threads or its branch point is unknown, and
+/// when the journal fails.
 pub async fn recall(
     store: &dyn Store,
     thread_id: ThreadId,

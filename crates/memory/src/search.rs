@@ -1,5 +1,5 @@
-//! Search: what an assistant, or everybody, ever said, summarised and handed off, found again by words. What a thread
-//! itself came from is `recall`'s matter.
+//! Search by words in all messages, summaries, handoffs and items, of one assistant or of all. Recall within one
+//! conversation is the task of [`crate::recall()`].
 
 mod dates;
 mod search_match;
@@ -14,25 +14,26 @@ use crate::{RecallError, Speaker};
 
 pub(crate) use search_match::SearchMatch;
 
-/// Hits when nobody says how many.
+/// Default number of hits.
 const DEFAULT_LIMIT: usize = 10;
-/// The best matches of which the newest about the same thing come first; a shorter answer is cut from these.
+/// Minimum number of candidates to rank. A shorter answer is cut from these.
 const CANDIDATES_MIN: usize = 20;
-/// So many times as many are asked for, because some only repeat what was recalled.
+/// Number of candidates read for each requested hit, because some only repeat recalled text.
 const CANDIDATE_FACTOR: usize = 2;
 
-/// What is to be found; every set field must match.
+/// A search request. Every set field must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchRequest {
     /// Words, or a question in plain words; in quotation marks, words that follow each other as they do there.
     pub text: String,
-    /// What is looked for; empty means everything but items.
+    /// The kinds to search; empty means all except items.
     pub kinds: Vec<IndexHitKind>,
-    /// Only what belongs to this thread.
+    /// Restricts the search to this thread.
     pub thread_id: Option<ThreadId>,
-    /// Only what belongs to this assistant. Of items, that is what it keeps itself; what others keep belongs to nobody.
+    /// Restricts the search to this assistant. Of items, only those that the assistant keeps itself match; items
+    /// of clients belong to no assistant.
     pub assistant_id: Option<AssistantId>,
-    /// Only what was said or stored at this time or later.
+    /// Restricts the search to entries made at this time or later.
     pub since: Option<Timestamp>,
     /// The most hits to return, 1 to [`journal::PAGE_ROWS_MAX`].
     pub limit: usize,
@@ -52,44 +53,45 @@ impl SearchRequest {
     }
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchResults {
     /// The best first, and of several about the same thing the newest.
     pub hits: Vec<SearchHit>,
-    /// The words of the request that were looked for.
+    /// The words of the request that were searched for.
     pub words: Vec<String>,
 }
 
-/// Something found.
+/// A search hit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchHit {
-    /// What.
+    /// The message, summary, handoff or item.
     pub source: SearchHitSource,
-    /// When it was said or stored.
+    /// Time at which it was written or stored.
     pub at: Timestamp,
-    /// The passage that says most about the words, which stand between `\u{2}` and `\u{3}`. It is as it was said, with any
-    /// secret in it: who searches their own journal finds what is there. It is for people alone, never for a model, and
-    /// foreign: not inert, and not for a terminal as it is.
+    /// The best passage, with matching words between `\u{2}` and `\u{3}`.
+    ///
+    /// Secrets are not redacted, because people searching their own journal expect the original text. Show it to
+    /// people only, never to a model. The text is untrusted: escape it for terminals.
     pub snippet: String,
-    /// How well it matches, above 0. It compares hits of one answer and means nothing beside another.
+    /// The score, above 0. Only comparable with other hits of the same answer.
     pub score: f64,
 }
 
-/// What was found, and where it is.
+/// The kind and location of a hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SearchHitSource {
     /// A message.
     Message {
         /// The thread.
         thread_id: ThreadId,
-        /// The message's place in it.
+        /// The message's seq in the thread.
         seq: Seq,
-        /// Who said it.
+        /// The author of the message.
         speaker: Speaker,
-        /// What was said right before.
+        /// The previous message.
         before: Option<AdjacentMessage>,
-        /// What was said right after.
+        /// The next message.
         after: Option<AdjacentMessage>,
     },
     /// A summary of medium-term memory.
@@ -121,22 +123,24 @@ pub enum SearchHitSource {
     },
 }
 
-/// What was said right before or after a message found.
+/// The message before or after a hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdjacentMessage {
-    /// Its place in the thread.
+    /// Its seq in the thread.
     pub seq: Seq,
-    /// Who said it.
+    /// Its author.
     pub speaker: Speaker,
-    /// The text, without secrets, shortened. It is foreign, as a snippet is.
+    /// The text, shortened and with secrets redacted. It is untrusted, like a snippet.
     pub text: String,
 }
 
-/// Returns what says most about the words of the request: the best first, but of several messages about the same thing
-/// the newest. A message that a fork copied is found once, the answers of recalls never, and superseded messages neither.
+/// Returns the best matches of the request's words. Of several messages about the same thing, the newest comes
+/// first.
+///
+/// A message copied by a fork appears once. Answers of recalls and superseded messages never appear.
 ///
 /// # Errors
-/// When the limit is none or too high, there is no word to look for, or the journal fails.
+/// When the limit is zero or too high, the text has no word to search for, or the journal fails.
 pub async fn search(store: &dyn Store, request: &SearchRequest) -> Result<SearchResults, RecallError> {
     let (words, read) = best_matches(store, request).await?;
     let mut hits = Vec::with_capacity(read.len());

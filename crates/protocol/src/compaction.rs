@@ -40,7 +40,7 @@ pub struct Compaction {
     /// The marker whose summary was brought up to date here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_seq: Option<Seq>,
-    /// What the person wanted kept above all.
+    /// The focus that the person asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
     /// Milliseconds it took.
@@ -71,15 +71,15 @@ named_enum! {
 /// A condensed stretch of conversation in its parts. Each entry is one or two plain sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CondensedSummary {
-    /// What the person wants in the end.
+    /// The person's goal.
     pub goal: String,
     /// Rules and wishes the person gave.
     #[serde(default)]
     pub constraints: Vec<String>,
-    /// What has been done.
+    /// Finished work.
     #[serde(default)]
     pub progress: Vec<String>,
-    /// What was decided, and why.
+    /// Decisions with their reasons.
     #[serde(default)]
     pub decisions: Vec<String>,
     /// Files that matter, and what is in them or was changed.
@@ -88,13 +88,13 @@ pub struct CondensedSummary {
     /// Errors, and what resolved them.
     #[serde(default)]
     pub errors: Vec<String>,
-    /// What the person asked for, one entry a message.
+    /// The person's requests, one entry per message.
     #[serde(default)]
     pub user_messages: Vec<String>,
-    /// What is still to do.
+    /// Open work.
     #[serde(default)]
     pub pending: Vec<String>,
-    /// What comes next.
+    /// The next step.
     #[serde(default)]
     pub next_step: String,
 }
@@ -110,7 +110,7 @@ pub struct ClippedResult {
     pub sha256: String,
     /// Bytes of the whole text.
     pub bytes: u64,
-    /// What the model is sent in its place: the ends, and where the whole can be read.
+    /// The text that replaces it in requests: both ends, and where the whole can be read.
     pub text: String,
 }
 
@@ -131,7 +131,7 @@ pub struct CompactionFailed {
     pub trigger: CompactionTrigger,
     /// Why it did not, in words.
     pub reason: String,
-    /// Who refused it, if somebody did.
+    /// The hook or person that refused the compaction, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
 }

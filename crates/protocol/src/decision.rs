@@ -37,7 +37,7 @@ pub enum Decision {
     },
     /// Answer in the action's place: the agent reads this as its result, and the action is not done.
     Respond {
-        /// What the agent is told.
+        /// The message that the agent receives.
         message: String,
     },
     /// Seen; do nothing.

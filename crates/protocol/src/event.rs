@@ -30,7 +30,7 @@ pub type RawJson = Box<RawValue>;
 pub struct NewEvent {
     /// The event's own id.
     pub event_id: EventId,
-    /// What happened.
+    /// The type of the event.
     pub event_type: EventType,
     /// The run it happened in, if any.
     pub run_id: Option<RunId>,

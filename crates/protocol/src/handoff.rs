@@ -68,7 +68,7 @@ pub struct Handoff {
     pub status: HandoffStatus,
     /// The iteration being drafted, shown or accepted; 0 for the first.
     pub iteration: u32,
-    /// What the next thread is for, if the person said so.
+    /// The goal of the next thread, if the person gave one.
     pub goal: Option<String>,
     /// The run that carries it.
     pub run_id: Option<RunId>,
@@ -93,7 +93,7 @@ pub struct Proposal {
     pub iteration: u32,
     /// The structured summary.
     pub summary_json: HandoffSummary,
-    /// What people read, what is stored and what is injected: the same bytes.
+    /// The rendered summary. People read, the journal stores and the child receives exactly these bytes.
     pub summary_md: String,
     /// Lowercase hex SHA-256 of `summary_md`.
     pub summary_sha256: String,

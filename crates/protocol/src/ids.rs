@@ -167,8 +167,8 @@ impl<'de> Deserialize<'de> for InterruptId {
 /// The longest name of an assistant or a user in bytes; it is also part of a folder's name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What stands between an assistant's name and its owner, and begins the names of what else is somebody's own. No name of
-/// anybody has it.
+/// The separator between an assistant's name and its owner, and the prefix of other names that belong to an owner. No user
+/// name contains it.
 pub const OWNER_SEPARATOR: char = '@';
 
 /// Names a person who uses a server: 1–64 of `a–z 0–9 _ -`. There are no capitals: on disks that do not tell them apart, two

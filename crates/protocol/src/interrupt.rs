@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 use crate::decision::Decisions;
 use crate::ids::{InterruptId, RunId, ThreadId};
 
-/// What a client is shown when a run pauses.
+/// The payload that clients receive when a run pauses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterruptPayload {
     /// Version of this shape.
     pub schema_version: u32,
     /// The wire name of the middleware that asks, such as `HandoffApprovalMiddleware`.
     pub middleware_source: String,
-    /// What is to be decided; one decision answers each.
+    /// The requested actions; each is answered by one decision.
     pub action_requests: Vec<ActionRequest>,
     /// Which decisions each action accepts: one for each request, in the same order.
     pub review_configs: Vec<ReviewConfig>,
@@ -44,7 +44,7 @@ pub struct ActionRequest {
     pub description: String,
     /// The action's own arguments.
     pub args: Value,
-    /// What helps a person decide and is not part of the action: the diff, warnings, the rule that asks.
+    /// Details that help a person decide and are not part of the action: the diff, warnings, the rule that asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
@@ -93,7 +93,7 @@ pub struct ReviewConfig {
 }
 
 named_enum! {
-    /// Whether an interrupt still waits.
+    /// The status of an interrupt.
     pub enum InterruptStatus {
         /// Nobody has answered.
         Pending = "pending",
@@ -115,9 +115,9 @@ pub struct Interrupt {
     pub run_id: RunId,
     /// The node that raised it and reads the answer.
     pub node: String,
-    /// What a client is shown.
+    /// The payload for clients.
     pub payload: InterruptPayload,
-    /// Whether it still waits.
+    /// The status: pending or resolved.
     pub status: InterruptStatus,
     /// The answer, once there is one.
     pub decisions: Option<Decisions>,

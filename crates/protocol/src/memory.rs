@@ -14,7 +14,7 @@ use crate::message::Usage;
 pub struct MediumTermSummary {
     /// Names it; time-ordered.
     pub id: SummaryId,
-    /// Whose turns they were.
+    /// The assistant that the messages belong to.
     pub agent_id: AssistantId,
     /// The summary, without secrets.
     pub summary_text: String,
@@ -29,19 +29,19 @@ pub struct MediumTermSummary {
 /// A row of `turn_log`: what a person or a model said in plain words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedMessage {
-    /// Whose turn it is.
+    /// The assistant that the message belongs to.
     pub agent_id: AssistantId,
     /// The thread it was said in.
     pub thread_id: ThreadId,
     /// Its index among the turns of the assistant, from 1, in the order they were stored.
     pub turn_index: u64,
-    /// Who said it.
+    /// The speaker.
     pub role: MessageRole,
     /// The words.
     pub content: String,
     /// When it was said.
     pub created_at: Timestamp,
-    /// Whether a summary stands for it, or a rewind took it back.
+    /// True if a summary replaces the message in the context, or a rewind removed it from there.
     #[serde(rename = "archived")]
     pub is_archived: bool,
     /// Its event.
@@ -51,7 +51,7 @@ pub struct LoggedMessage {
     pub summary_id: Option<SummaryId>,
 }
 
-/// Who said something in plain words.
+/// The speaker of a plain message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageRole {
@@ -135,7 +135,7 @@ pub struct StoredItem {
     pub namespace: Vec<String>,
     /// Its name there.
     pub key: String,
-    /// What is kept.
+    /// The stored value.
     pub value: Map<String, Value>,
     /// When the name was first used.
     pub created_at: Timestamp,

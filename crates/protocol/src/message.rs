@@ -8,15 +8,15 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Message {
-    /// What a person said.
+    /// A message of a person.
     Human(HumanMessage),
-    /// What a model answered: text, thinking and tool calls in the order it produced them.
+    /// A message of a model: text, thinking and tool calls in the order in which it produced them.
     Ai(AiMessage),
-    /// What one tool call returned.
+    /// The result of one tool call.
     Tool(ToolMessage),
 }
 
-/// What a person said.
+/// A message of a person.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HumanMessage {
     /// The client's id, if it gave one.
@@ -26,7 +26,7 @@ pub struct HumanMessage {
     pub content: Vec<ContentBlock>,
 }
 
-/// What a model answered.
+/// A message of a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AiMessage {
     /// Its id: for what a run of ours says [`crate::RunId::message_id`], otherwise the source's, if it gave one.
@@ -40,7 +40,7 @@ pub struct AiMessage {
     /// Tokens the provider reported for this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What the request was estimated to be, by which `usage` tells how the model counts.
+    /// The estimated input tokens of the request. Comparing them with `usage` calibrates the estimate for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_tokens: Option<u64>,
     /// True when the call was cancelled or broke off: what is here is what had arrived.
@@ -68,7 +68,7 @@ pub enum StopReason {
     Other,
 }
 
-/// What one tool call returned.
+/// The result of one tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolMessage {
     /// The stored id, if there is one.
@@ -81,12 +81,12 @@ pub struct ToolMessage {
     pub name: Option<String>,
     /// The content, in order.
     pub content: Vec<ContentBlock>,
-    /// Whether the tool succeeded.
+    /// The outcome of the call.
     #[serde(default)]
     pub status: ToolStatus,
 }
 
-/// Whether a tool succeeded.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {

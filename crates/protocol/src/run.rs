@@ -55,7 +55,7 @@ pub struct Run {
     pub model: Option<String>,
     /// Why it did not succeed; `None` when it did, or has not ended.
     pub failure: Option<RunFailure>,
-    /// Who executes it: a name unique to a process. Others must not write for it while the lease lasts.
+    /// The process that executes the run, by a name that is unique to it. No other process writes for the run until the lease expires.
     pub lease_owner: Option<String>,
     /// When the lease ends unless it is renewed.
     pub lease_until: Option<Timestamp>,
@@ -102,7 +102,7 @@ pub struct Checkpoint {
     pub channels: Map<String, Value>,
     /// Activities that were decided and not yet confirmed, in order.
     pub activities: Vec<PendingActivity>,
-    /// What wrote it.
+    /// The origin of the checkpoint.
     #[serde(default)]
     pub source: CheckpointSource,
     /// When it was written.
@@ -110,7 +110,7 @@ pub struct Checkpoint {
 }
 
 named_enum! {
-    /// What wrote a checkpoint.
+    /// The origin of a checkpoint.
     #[derive(Default)]
     pub enum CheckpointSource {
         /// A step of a run, or its admission.
@@ -137,7 +137,7 @@ pub struct CheckpointEntry {
     pub head_seq: Seq,
     /// The node that was to be executed next; `None` when the graph was idle.
     pub next: Option<String>,
-    /// What wrote the checkpoint.
+    /// The origin of the checkpoint.
     #[serde(default)]
     pub source: CheckpointSource,
     /// The first message that came in with it, where it is the admission of a run that brought any.
@@ -154,6 +154,6 @@ pub struct CheckpointEntry {
 pub struct PendingActivity {
     /// The registered name, such as `accept_handoff`.
     pub name: String,
-    /// What it is asked to do.
+    /// The action that is requested.
     pub args: Value,
 }

@@ -20,7 +20,7 @@ pub struct Thread {
     pub parent_kind: Option<ParentKind>,
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// Whether something runs or waits in it.
+    /// The status: idle, busy, interrupted or failed.
     pub status: ThreadStatus,
     /// Notes about it; `handoff` and `last_handoff` are reserved.
     pub metadata: Map<String, Value>,
@@ -49,7 +49,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// Whether something runs or waits in a thread.
+    /// The status of a thread.
     pub enum ThreadStatus {
         /// Nothing runs.
         Idle = "idle",
@@ -86,7 +86,7 @@ pub struct ThreadStateInputs {
     pub status: ThreadStatus,
     /// The status of the run that wrote the newest checkpoint; `None` when the thread has none.
     pub last_run: Option<RunStatus>,
-    /// Whether an interrupt is pending. The question of a handoff is one of them.
+    /// True if an interrupt is pending; the question of a handoff is one.
     pub has_pending_interrupt: bool,
 }
 
@@ -118,7 +118,7 @@ impl ThreadState {
     }
 }
 
-/// What both threads of a handoff carry in `metadata.handoff`.
+/// The value of `metadata.handoff` in both threads of a handoff.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffMark {
     /// The handoff.

@@ -185,7 +185,7 @@ impl ColorChoice {
 /// The commands. The description of each is on its arguments; `help` puts the commands into groups.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// `segue handoffs stats` is the former name of `segue handoff stats`.
+    // `segue handoffs stats` is the former name of `segue handoff stats`.
     #[command(alias = "handoffs")]
     Handoff(HandoffArgs),
     /// The former name of `segue handoff export`.
@@ -222,7 +222,7 @@ pub(crate) enum CliCommand {
     Mcp(McpCommand),
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Check the home folder, the database, the models and what a handoff needs
+    /// Check the home folder, the database, the models and the handoffs
     Doctor,
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -244,13 +244,13 @@ pub(crate) struct ImportArgs {
 /// Talk with the agent in a thread
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// Thread to continue: the beginning of its id, or `last` [default: a new thread]
+    /// Continue this thread: its id, or `last`
     #[arg(short, long, value_name = "THREAD", group = "thread_choice")]
     pub(crate) thread: Option<String>,
-    /// Continue the newest thread of this folder, or the newest of all
+    /// Continue the newest thread of this folder
     #[arg(short = 'c', long = "continue", group = "thread_choice")]
     pub(crate) continue_newest: bool,
-    /// Continue a thread; without an id, choose it from a list
+    /// Continue a thread; without an id, choose one
     #[arg(short, long, value_name = "ID", num_args = 0..=1, group = "thread_choice")]
     pub(crate) resume: Option<Option<String>>,
     #[command(flatten)]
@@ -270,10 +270,10 @@ impl ChatArgs {
 /// standard output instead, one JSON object on each line; the last one is the result.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Thread to continue: the beginning of its id, or `last` [default: a new thread]
+    /// Continue this thread: its id, or `last`
     #[arg(short, long, value_name = "THREAD", group = "thread_choice")]
     pub(crate) thread: Option<String>,
-    /// Continue the newest thread of this folder, or the newest of all
+    /// Continue the newest thread of this folder
     #[arg(short = 'c', long = "continue", group = "thread_choice")]
     pub(crate) continue_newest: bool,
     /// Start a new thread, which is the default
@@ -344,7 +344,7 @@ pub(crate) struct DecideArgs {
     pub(crate) model: ModelArgs,
 }
 
-/// List MCP servers and their tools, and allow or refuse those of a project
+/// List MCP servers, and allow or refuse those of a project
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
     /// List the configured servers without starting them

@@ -1,6 +1,7 @@
 //! The commands. Each calls the agent's services with its arguments and shows the result. Decisions and storage are the
 //! `agent` crate's.
 
+pub(crate) mod agent_work;
 pub(crate) mod approval;
 pub(crate) mod chat;
 pub(crate) mod compact;
@@ -12,20 +13,19 @@ pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod setup;
 pub(crate) mod threads;
-pub(crate) mod agent_work;
 
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Agent, DatabaseAddress, HomeFolder, ApprovalPolicy, RunLimitOverrides, AgentSettings};
+use agent::{Agent, AgentSettings, ApprovalPolicy, DatabaseAddress, HomeFolder, RunLimitOverrides};
 use protocol::ThreadId;
 use serde::Serialize;
 use terminal::{Screen, sanitize_line, wrap};
 
-use crate::cli::{self, ApprovalChoice, CliArgs, CliCommand, OutputFormat, GlobalArgs};
-use crate::exit::{ExitReason, CliFailure, CommandResult, error_chain};
+use crate::cli::{self, ApprovalChoice, CliArgs, CliCommand, GlobalArgs, OutputFormat};
+use crate::exit::{CliFailure, CommandResult, ExitReason, error_chain};
 use crate::logs;
 use crate::observers::RunObservers;
 
@@ -102,7 +102,8 @@ impl ContextOpener<'_> {
     fn start_observers(&self, context: &CommandContext) {
         if let Err(error) = self.observers.start(&context.agent) {
             let hint = error.hint().unwrap_or_default();
-            let warning = format!("no traces are exported: failed to {}\n  hint: {hint}", error_chain(&error));
+            let warning =
+                format!("no traces are exported: failed to {}\n  hint: {hint}", error_chain(&error));
             context.screen.print_to_stderr(context.screen.style.warn(warning));
         }
     }
@@ -123,7 +124,12 @@ impl CommandContext {
     /// Prints a warning for people to stderr. With JSON output, nothing is printed: the report contains the same information.
     pub(crate) fn print_notice(&self, text: &str) {
         if self.format == OutputFormat::Text {
-            self.screen.print_to_stderr(self.screen.style.warn(wrap(&sanitize_line(text), self.screen.columns, "", "")));
+            self.screen.print_to_stderr(self.screen.style.warn(wrap(
+                &sanitize_line(text),
+                self.screen.columns,
+                "",
+                "",
+            )));
         }
     }
 
@@ -179,16 +185,15 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
     let global = cli.global;
     let opener = ContextOpener { global: &global, observers };
     let open = async |options: AgentOptions| opener.open_context(options).await;
+    let open_default = async || open(AgentOptions::default()).await;
     match cli.command {
         None => run_chat(&opener, cli.chat).await,
         Some(CliCommand::Chat(args)) => run_chat(&opener, args).await,
         Some(CliCommand::Handoff(args)) => {
             handoff::run(&open(AgentOptions::with_model(&args.model)).await?, args).await
         }
-        Some(CliCommand::Mirror(command)) => {
-            handoff::export::run(&open(AgentOptions::default()).await?, command).await
-        }
-        Some(CliCommand::Import(args)) => import::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Mirror(command)) => handoff::export::run(&open_default().await?, command).await,
+        Some(CliCommand::Import(args)) => import::run(&open_default().await?, args).await,
         Some(CliCommand::Run(args)) => {
             let options = AgentOptions {
                 limits: limits_from_args(&args.limits),
@@ -204,32 +209,41 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
             let options = AgentOptions { limits, folder, ..AgentOptions::with_model(&args.model) };
             run::decide::run(&open(options).await?, args).await
         }
-        Some(CliCommand::Threads(args)) => threads::run(&open(AgentOptions::default()).await?, args).await,
-        Some(CliCommand::History(args)) => history::run(&open(AgentOptions::default()).await?, args).await,
-        Some(CliCommand::Search(args)) => history::search::run(&open(AgentOptions::default()).await?, args).await,
-        Some(CliCommand::Recall(args)) => history::recall::run(&open(AgentOptions::default()).await?, args).await,
-        Some(CliCommand::Memory(args)) => memory::run(&open(AgentOptions::default()).await?, args).await,
-        Some(CliCommand::Remember(args)) => memory::agent_md::run_remember(&open(AgentOptions::default()).await?, args).await,
-        Some(CliCommand::Store(args)) => memory::store::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Threads(args)) => threads::run(&open_default().await?, args).await,
+        Some(CliCommand::History(args)) => history::run(&open_default().await?, args).await,
+        Some(CliCommand::Search(args)) => history::search::run(&open_default().await?, args).await,
+        Some(CliCommand::Recall(args)) => history::recall::run(&open_default().await?, args).await,
+        Some(CliCommand::Memory(args)) => memory::run(&open_default().await?, args).await,
+        Some(CliCommand::Remember(args)) => {
+            memory::agent_md::run_remember(&open_default().await?, args).await
+        }
+        Some(CliCommand::Store(args)) => memory::store::run(&open_default().await?, args).await,
         Some(CliCommand::Context(args)) => {
             compact::run_context(&open(AgentOptions::with_model(&args.model)).await?, &args.thread).await
         }
-        Some(CliCommand::Compact(args)) => compact::run(&open(AgentOptions::with_model(&args.model)).await?, args).await,
-        Some(CliCommand::Uncompact(args)) => compact::run_uncompact(&open(AgentOptions::default()).await?, &args.thread).await,
-        Some(CliCommand::Feedback(args)) => run::feedback::run(&open(AgentOptions::default()).await?, args).await,
-        Some(CliCommand::Trace(args)) => run::trace::run(&open(AgentOptions::default()).await?, &args).await,
-        Some(CliCommand::Serve(args)) => {
-            setup::serve::run(opener.open_server_context(AgentOptions::in_folder(&args.model)).await?, args).await
+        Some(CliCommand::Compact(args)) => {
+            compact::run(&open(AgentOptions::with_model(&args.model)).await?, args).await
         }
-        Some(CliCommand::Keys(args)) => setup::keys::run(&open(AgentOptions::default()).await?, args).await,
+        Some(CliCommand::Uncompact(args)) => {
+            compact::run_uncompact(&open_default().await?, &args.thread).await
+        }
+        Some(CliCommand::Feedback(args)) => run::feedback::run(&open_default().await?, args).await,
+        Some(CliCommand::Trace(args)) => run::trace::run(&open_default().await?, &args).await,
+        Some(CliCommand::Serve(args)) => {
+            setup::serve::run(opener.open_server_context(AgentOptions::in_folder(&args.model)).await?, args)
+                .await
+        }
+        Some(CliCommand::Keys(args)) => setup::keys::run(&open_default().await?, args).await,
         Some(CliCommand::Db(args)) => setup::database::run(&global, args).await,
-        Some(CliCommand::Prune(args)) => threads::prune::run(&open(AgentOptions::default()).await?, args).await,
-        Some(CliCommand::Models) => setup::models::run(&open(AgentOptions::default()).await?),
+        Some(CliCommand::Prune(args)) => threads::prune::run(&open_default().await?, args).await,
+        Some(CliCommand::Models) => setup::models::run(&open_default().await?),
         Some(CliCommand::Mcp(args)) => {
             let options = AgentOptions { folder: FolderRequirement::Required, ..AgentOptions::default() };
             setup::mcp::run(&open(options).await?, args).await
         }
-        Some(CliCommand::Config(cli::ConfigCommand::Keys(args))) => setup::config::print_config_keys(&global, &args),
+        Some(CliCommand::Config(cli::ConfigCommand::Keys(args))) => {
+            setup::config::print_config_keys(&global, &args)
+        }
         Some(CliCommand::Doctor) => setup::doctor::run(&global).await,
         Some(CliCommand::Completions(args)) => setup::generate::print_completions(&args),
         Some(CliCommand::Man(args)) => setup::generate::write_man_pages(&args),
@@ -250,7 +264,7 @@ pub(crate) struct AgentOptions {
     folder: FolderRequirement,
 }
 
-/// Whether a command works in the current folder.
+/// Selects whether a command works in the current folder.
 #[derive(Debug, Clone, Copy, Default)]
 enum FolderRequirement {
     /// The command works even if the current folder was deleted.

@@ -123,7 +123,7 @@ pub(crate) struct FailureMessage {
     /// A fragment that reads after "failed to ", or a whole sentence, as `lead` says.
     pub(crate) problem: String,
     pub(crate) lead: FailureLead,
-    /// What the person can do about the failure.
+    /// The suggested remedy.
     pub(crate) hint: Option<String>,
 }
 
@@ -235,8 +235,10 @@ impl From<terminal::Error> for CliFailure {
         use terminal::Error;
         match error {
             Error::Io(error) => error.into(),
-            Error::NoEditor | Error::EditorNotStarted { .. } => Self::new(ExitReason::Config, error.to_string())
-                .with_hint("set EDITOR to the editor you use, such as `nano`"),
+            Error::NoEditor | Error::EditorNotStarted { .. } => {
+                Self::new(ExitReason::Config, error.to_string())
+                    .with_hint("set EDITOR to the editor you use, such as `nano`")
+            }
             Error::EditorFailed { .. } => Self::new(ExitReason::User, error.to_string())
                 .with_hint("nothing was changed; set EDITOR to another editor, such as `nano`"),
             Error::Aborted => Self::new(ExitReason::Cancelled, error.to_string()),
@@ -278,7 +280,9 @@ pub(crate) fn result_of_run(end: &RunEnd) -> CommandResult {
         RunStatus::Interrupted => return Ok(ExitReason::Undecided),
         RunStatus::Cancelled => ExitReason::Cancelled,
         RunStatus::Timeout => ExitReason::Timeout,
-        RunStatus::Error => end.failure.as_ref().map_or(ExitReason::Internal, |failure| reason_of_failure(&failure.kind)),
+        RunStatus::Error => {
+            end.failure.as_ref().map_or(ExitReason::Internal, |failure| reason_of_failure(&failure.kind))
+        }
     };
     let failure = end.failure.as_ref();
     let reason = failure.map_or_else(
@@ -367,7 +371,11 @@ pub(crate) fn report_usage_error(error: &clap::Error) -> ExitCode {
     }
     // If the reader has closed the output, nobody needs the text.
     let _ = error.print();
-    ExitCode::from(if error.use_stderr() { ExitReason::User.exit_code() } else { ExitReason::Success.exit_code() })
+    ExitCode::from(if error.use_stderr() {
+        ExitReason::User.exit_code()
+    } else {
+        ExitReason::Success.exit_code()
+    })
 }
 
 /// Returns a message of several lines as one line, without the lines with which a TOML error draws the position of a mistake.
@@ -387,7 +395,10 @@ mod tests {
     fn a_message_of_several_lines_is_reported_as_one_line() {
         let toml =
             "read config.toml: TOML parse error at line 1, column 3\n  |\n1 | a b\n  |   ^\nexpected `=`\n";
-        assert_eq!(flatten_message(toml), "read config.toml: TOML parse error at line 1, column 3: expected `=`");
+        assert_eq!(
+            flatten_message(toml),
+            "read config.toml: TOML parse error at line 1, column 3: expected `=`"
+        );
         assert_eq!(flatten_message("find a thread `x`"), "find a thread `x`");
     }
 

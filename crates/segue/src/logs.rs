@@ -15,8 +15,8 @@ use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::cli::{LogFormat, LogArgs};
-use crate::exit::{ExitReason, CliFailure};
+use crate::cli::{LogArgs, LogFormat};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The number of log files that are kept; there is one for each day.
 const FILES_MAX: usize = 7;
@@ -40,7 +40,8 @@ pub(crate) fn init_logging(logs: &LogArgs, default_level: Option<&str>) -> Resul
     let format = match (logs.format, env_variable("SEGUE_LOG_FORMAT")) {
         (Some(format), _) => format,
         (None, Some(name)) => <LogFormat as ValueEnum>::from_str(&name, true).map_err(|_| {
-            CliFailure::new(ExitReason::User, format!("log as `{name}`")).with_hint("SEGUE_LOG_FORMAT is text or json")
+            CliFailure::new(ExitReason::User, format!("log as `{name}`"))
+                .with_hint("SEGUE_LOG_FORMAT is text or json")
         })?,
         (None, None) => LogFormat::default(),
     };
@@ -91,7 +92,8 @@ impl DailyLogFile {
                 .with_hint("name a file in a folder that you can write to")
         };
         let to_text = |part: Option<&OsStr>| part.map(|part| part.to_string_lossy().into_owned());
-        let stem = to_text(path.file_stem()).ok_or_else(|| unusable("the path has no file name".to_owned()))?;
+        let stem =
+            to_text(path.file_stem()).ok_or_else(|| unusable("the path has no file name".to_owned()))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let extension = to_text(path.extension()).unwrap_or_else(|| "log".to_owned());
         let daily = Self { folder: folder.to_owned(), stem, extension, current: Mutex::default() };
@@ -120,7 +122,8 @@ impl DailyLogFile {
         let file = options.open(self.folder.join(format!("{}.{day}.{}", self.stem, self.extension)))?;
         // If the folder cannot be listed, no file is deleted.
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut days: Vec<String> = entries.filter_map(|entry| self.day_of_file(&entry.file_name())).collect();
+        let mut days: Vec<String> =
+            entries.filter_map(|entry| self.day_of_file(&entry.file_name())).collect();
         days.sort_unstable();
         for old in days.iter().rev().skip(FILES_MAX) {
             // A file that cannot be deleted does no harm.
@@ -226,7 +229,10 @@ mod tests {
             let written = write_redacted(format, &line);
             assert!(!written.contains("aB3dE5") && !written.contains("hunter2"), "{written}");
             assert!(written.contains("refused") && written.ends_with('\n'), "{written}");
-            assert!(format == LogFormat::Text || serde_json::from_str::<Value>(&written).is_ok(), "{written}");
+            assert!(
+                format == LogFormat::Text || serde_json::from_str::<Value>(&written).is_ok(),
+                "{written}"
+            );
         }
     }
 

@@ -81,7 +81,9 @@ async fn wait_with_notice(hooks: &HookDispatcher, screen: &Screen, signals: &mut
         tokio::time::sleep(NOTICE_DELAY).await;
         if let pending @ 1.. = hooks.pending_calls() {
             let calls = if pending == 1 { "1 hook".to_owned() } else { format!("{pending} hooks") };
-            screen.print_to_stderr(screen.style.dim(format!("Waiting for {calls}. Press Ctrl-C to stop waiting.")));
+            screen.print_to_stderr(
+                screen.style.dim(format!("Waiting for {calls}. Press Ctrl-C to stop waiting.")),
+            );
         }
         std::future::pending().await
     };

@@ -1,5 +1,5 @@
-//! What a span says of itself in the words of those who show traces: OpenTelemetry's conventions for generative AI, and the
-//! attributes that LangSmith, OpenInference (Phoenix) and Langfuse read beside them.
+//! The attributes of a span: OpenTelemetry's conventions for generative AI, and the attributes that LangSmith,
+//! OpenInference (Phoenix) and Langfuse read.
 
 use model::prices::{self, Prices};
 use opentelemetry::{Array, KeyValue, StringValue, Value};

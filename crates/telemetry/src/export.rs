@@ -25,7 +25,7 @@ use crate::span::{self, SpanOutcome, TraceSpan, TraceSpanKind};
 /// Why traces cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What says where they go makes no sense.
+    /// The configured destination is invalid.
     #[error("send traces: {0}")]
     Target(String),
 }

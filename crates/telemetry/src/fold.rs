@@ -158,12 +158,7 @@ impl SpanFold {
             | EventType::HandoffPreviewed
             | EventType::HandoffExpired
             | EventType::HandoffRefined => {
-                if let Ok(HandoffRefined {
-                    request: DraftRequest::Feedback { feedback }, handoff_id, ..
-                }) = event.body()
-                {
-                    self.draft_feedback.insert(handoff_id, feedback);
-                }
+                self.draft_feedback.extend(requested_feedback(event));
                 self.finished_spans.push(run.decision_span(kind, event));
             }
             EventType::HandoffAccepted => {
@@ -241,7 +236,8 @@ impl SpanFold {
         });
     }
 
-    /// What happened to a handoff outside a run: within the run it belongs to, or in a trace of its own when that is unknown.
+    /// Adds a span for an event of a handoff outside a run: within the run it belongs to, or in a trace of its own when
+    /// that run is unknown.
     fn handoff_span(
         &self,
         kind: TraceSpanKind,
@@ -320,6 +316,16 @@ fn interrupt_link(run_id: RunId) -> TraceSpanLink {
 /// Returns a number as metadata holds it.
 fn number_value(value: u64) -> Value {
     json!(value)
+}
+
+/// Returns the feedback with which a new draft of a handoff was requested.
+fn requested_feedback(event: &Event) -> Option<(HandoffId, String)> {
+    let HandoffRefined { request: DraftRequest::Feedback { feedback }, handoff_id, .. } =
+        event.body().ok()?
+    else {
+        return None;
+    };
+    Some((handoff_id, feedback))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What happened, as spans: stretches of time, each within another one, made from the events of a thread and from nothing
-//! else. So what a trace shows is what the journal holds, of a run that a crash cut in two as well, and the same event gives
-//! the same span wherever it is read. They are sent over OTLP to whatever understands it, behind the work and apart from it: no run
-//! waits for a collector, and what one that is away does not get is in the journal still. What a trace looks like on a
-//! screen is not said here.
+//! Traces made from a thread's events and from nothing else, and their export over OTLP.
+//!
+//! A trace shows exactly what the journal holds, also for a run that a crash interrupted, and the same event yields the
+//! same span wherever it is read. Export runs beside the work: no run waits for a collector, and events that an
+//! unavailable collector missed are still in the journal. Drawing a trace on a screen is not done here.
 
 mod attributes;
 mod export;

@@ -1,4 +1,4 @@
-//! What a process did, counted from its spans. In which form it is told is not said here; nothing of anybody's data is in it.
+//! Metrics of a process, counted from its spans. They contain no user data; the exposition format belongs to `http`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -23,7 +23,7 @@ pub struct TracingSettings {
     /// Headers that go along, such as a key.
     #[schemars(with = "BTreeMap<String, String>")]
     pub headers: BTreeMap<String, SecretString>,
-    /// Whether what people, models and tools said goes along, with its secrets withheld.
+    /// True to export the content of messages, with secrets redacted.
     pub content: bool,
 }
 
@@ -49,13 +49,13 @@ pub(crate) struct ExportTarget {
     pub content: ContentPolicy,
 }
 
-/// Whether what was said goes along.
+/// The export of message content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ContentPolicy {
     /// It stays here.
     #[default]
     Omit,
-    /// It goes along, with its secrets withheld.
+    /// Exported with its secrets redacted.
     SendRedacted,
 }
 
@@ -141,9 +141,9 @@ impl ExportTarget {
 mod tests {
     use super::*;
 
-    type Told = (Option<String>, Vec<(String, String)>);
+    type ExpectedTarget = (Option<String>, Vec<(String, String)>);
 
-    fn target(toml: &TracingSettings, set: &[(&str, &str)]) -> Option<Told> {
+    fn target(toml: &TracingSettings, set: &[(&str, &str)]) -> Option<ExpectedTarget> {
         let set: BTreeMap<String, String> =
             set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let target = toml.target(&|name| set.get(name).cloned())?;

@@ -63,7 +63,7 @@ impl SpanId {
     }
 }
 
-/// What was done.
+/// The kind of work that a span measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceSpanKind {
@@ -81,7 +81,7 @@ pub enum TraceSpanKind {
     Draft,
     /// A person is asked.
     Interrupt,
-    /// What stopped to ask goes on.
+    /// A run that was waiting for an answer resumes.
     Resume,
     /// Something was decided about a handoff.
     Decision,
@@ -97,7 +97,7 @@ pub enum TraceSpanKind {
     Transfer,
 }
 
-/// What came of it.
+/// The outcome of a span.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "reason", rename_all = "snake_case")]
 pub enum SpanOutcome {
@@ -132,18 +132,18 @@ pub struct TraceSpan {
     /// The span it happened in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<SpanId>,
-    /// What was done.
+    /// The kind of work.
     pub kind: TraceSpanKind,
     /// The name it is exported under.
     pub name: String,
-    /// What tells it from its like, in a few words: a reason, how much it was about.
+    /// A short detail that tells the span from others of its kind: a reason or an amount.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// When it began.
     pub start: Timestamp,
     /// When it ended; `None` while it is under way. The same as `start` for a moment.
     pub end: Option<Timestamp>,
-    /// What came of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: SpanOutcome,
     /// The thread it happened in.
@@ -166,16 +166,16 @@ pub struct TraceSpan {
     /// Words to find it by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// What else is known of it: small, and no content.
+    /// Further small attributes, without content.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// What it follows from.
+    /// Links to the spans that this one follows from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<TraceSpanLink>,
-    /// What went in, with secrets withheld. It leaves the journal only when that is asked for.
+    /// The input, with secrets redacted. It leaves the process only if content export is enabled.
     #[serde(skip)]
     pub input: Option<String>,
-    /// What came out, with secrets withheld.
+    /// The output, with secrets redacted.
     #[serde(skip)]
     pub output: Option<String>,
     /// The event that ended it, or began what is under way.

@@ -121,7 +121,8 @@ struct TraceFollower {
 struct FollowedThread {
     fold: SpanFold,
     read_until: Seq,
-    /// What ended where this process had not said that it wrote it, with the event that ended it: it may say so yet.
+    /// Spans that ended with an event that this process has not claimed as its own write; it may still claim it. Each
+    /// with the seq of that event.
     unclaimed: VecDeque<(Seq, TraceSpan)>,
 }
 

@@ -14,11 +14,11 @@ use crate::keyboard;
 /// Editors that are tried when none is set.
 const FALLBACK_EDITORS: [&str; 2] = ["vi", "nano"];
 
-/// What a shell ends with that cannot start a program.
+/// The exit code of a shell that could not start a program.
 const EXIT_NOT_EXECUTABLE: i32 = 126;
 const EXIT_NOT_FOUND: i32 = 127;
 
-/// What became of a text.
+/// The outcome of editing a text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EditOutcome {
     /// It is as it was, or empty.

@@ -12,7 +12,7 @@ const COLUMNS_MIN: usize = 40;
 /// The widest line of running text; longer ones are hard to read.
 const TEXT_COLUMNS_MAX: usize = 100;
 
-/// Whether someone sits at the terminal.
+/// The kind of reader at the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
     /// Keys can be read and answers shown.
@@ -21,12 +21,12 @@ pub enum Audience {
     Program,
 }
 
-/// Whether rows that were drawn can be drawn over.
+/// The ability to overwrite rows that were drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CursorMode {
     /// The cursor can be moved.
     Free,
-    /// What is printed stays: a dumb terminal, one a person wants plain, a pipe or a file.
+    /// Printed rows cannot be overwritten: a dumb terminal, plain mode, a pipe or a file.
     Fixed,
 }
 
@@ -46,9 +46,9 @@ pub struct Screen {
     pub style: Style,
     /// The columns of a line.
     pub columns: usize,
-    /// Who looks at it.
+    /// The reader.
     pub audience: Audience,
-    /// Whether rows can be drawn over.
+    /// The ability to overwrite rows.
     pub cursor: CursorMode,
 }
 

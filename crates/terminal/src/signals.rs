@@ -15,10 +15,10 @@ use crate::keyboard::SavedTerminalModes;
 const SIGNALS_BEFORE_EXIT: usize = 3;
 /// The exit code of a process that a signal ends, as shells have it for Ctrl-C.
 const EXIT_CODE_DEFAULT: u8 = 130;
-/// What a person is told who presses Ctrl-C at a prompt that cannot show it.
+/// The hint after Ctrl-C at a prompt that cannot show it itself.
 const INTERRUPT_HINT: &str = "\nCtrl-C once more, Ctrl-D or /quit leaves.\n> ";
 
-/// What a signal does at present.
+/// The present effect of a signal.
 #[derive(Debug)]
 enum SignalMode {
     /// It ends the program.
@@ -34,13 +34,13 @@ enum SignalMode {
 #[derive(Debug)]
 struct SignalState {
     mode: SignalMode,
-    /// Whether the program was asked to end, not only its work.
+    /// True if the program was asked to exit, not only to stop its work.
     is_exiting: bool,
     /// The terminal as it was found.
     saved_modes: Option<SavedTerminalModes>,
 }
 
-/// What is done before a signal ends the process, and the exit code it ends with.
+/// An action before a signal ends the process; it returns the exit code.
 type ExitAction = fn() -> u8;
 
 static STATE: Mutex<SignalState> = Mutex::new(SignalState { mode: SignalMode::Exit, is_exiting: false, saved_modes: None });
@@ -156,12 +156,12 @@ async fn listen_loop(told: &std::sync::mpsc::Sender<io::Result<()>>) -> io::Resu
     }
 }
 
-/// What a signal asks for.
+/// The request that a signal makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SignalRequest {
-    /// That what is done be stopped.
+    /// Stop the current work.
     Stop,
-    /// That the program end.
+    /// Exit the program.
     Exit,
 }
 

@@ -1,4 +1,4 @@
-//! What a server shall answer, in order; readable from JSON. How an answer looks on the wire is not decided here.
+//! The scripted answers of a server, in order; readable from JSON. Their wire format is not decided here.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct ScriptedReply {
     /// Which requests it answers; any if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<RequestMatcher>,
-    /// Whether it is used once or for every request it accepts.
+    /// True to use the answer for every request that it accepts, not only once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
     /// Reasoning, one piece per event.
@@ -82,13 +82,13 @@ pub enum GatePosition {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestMatcher {
-    /// What the path must contain.
+    /// A text that the path must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What some text of the body must contain.
+    /// A text that the body must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
-    /// What some text of what a person said last must contain: not what was said before, nor what the model is told beside it.
+    /// A text that the last message of a person must contain. Earlier messages and reference data do not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
     /// Which turn it must be: how often a person has spoken, what they say in one go counting once.

@@ -1,4 +1,4 @@
-//! What can go wrong with a server of a test. Nobody recovers from it; it says what to do about the machine.
+//! Errors of a PostgreSQL server for tests. No caller recovers from them; each says what to do about the machine.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub enum Error {
     ProgramMissing {
         /// The program.
         program: &'static str,
-        /// What it comes with.
+        /// The Debian package that contains the program.
         package: &'static str,
     },
     /// PostgreSQL refuses to run as root, and there is nobody else.
@@ -22,13 +22,13 @@ pub enum Error {
     Program {
         /// The program.
         program: String,
-        /// What it wrote to its standard error, and the server to its log.
+        /// The standard error of the program and the log of the server.
         said: String,
     },
     /// A file, an address, a thread or a signal.
     #[error("{what}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// Why it failed.
         source: io::Error,

@@ -33,7 +33,7 @@ pub enum CutPoint {
     Answer(&'static str),
 }
 
-/// What the proxy does with connections.
+/// The behaviour of the proxy towards connections.
 #[derive(Debug, Clone, Copy, Default)]
 struct ProxyMode {
     is_silent: bool,
@@ -43,7 +43,7 @@ struct ProxyMode {
     delay_to_client: Duration,
 }
 
-/// What `serve` is asked to do, and told to confirm.
+/// A command to `serve`, which confirms it.
 enum ProxyCommand {
     Refuse,
     Accept,
@@ -135,7 +135,7 @@ impl Proxy {
     }
 }
 
-/// What a connection has to know.
+/// The state that each connection shares with the proxy.
 #[derive(Clone)]
 struct ProxyLink {
     server: SocketAddr,

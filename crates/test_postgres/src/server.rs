@@ -14,13 +14,13 @@ use tokio_postgres::SimpleQueryMessage;
 use crate::Error;
 use crate::programs::PostgresPrograms;
 
-/// Who owns the databases and connects: an ordinary user without special rights, as in an installation.
+/// The role that owns the databases and connects to them: an ordinary user without special rights, as in an installation.
 const OWNER: &str = "segue";
-/// What the server knows of the owner's password, `segue`: one round of hashing instead of 4,096, which would take an
-/// unoptimized client 70 ms for every connection.
+/// The stored verifier of the owner's password, `segue`: one round of hashing instead of 4,096, which would take an
+/// unoptimized client 70 ms per connection.
 const PASSWORD: &str = "SCRAM-SHA-256$1:dGVzdCBkYXRhYmFzZS4uLg==$XdCm/TD5NTbAEgmgsWv1tKkzTLMWyviQyaWVgqWvhCU=:\
      HaKYqaPYKVdIBtUI+9lTfPT+ARmNgNGCN1mV7i+qa5A=";
-/// Who makes and drops databases, over the socket only.
+/// The role that creates and drops databases, over the socket only.
 const ADMIN: &str = "postgres";
 /// Where files are in memory, on Linux.
 const MEMORY_FOLDER: &str = "/dev/shm";
@@ -35,8 +35,9 @@ const PORTS_MAX: usize = 5;
 /// How much of the log an error shows.
 const LOG_LINES_MAX: usize = 20;
 
-/// What every server is started with. No test needs its data after a power cut, so nothing is synced to disk; who
-/// compares speeds sets `fsync` and `full_page_writes`. The zone is nobody's, so that a local time taken for UTC shows.
+/// The settings of every server. No test needs its data after a power cut, so nothing is synced to disk; speed
+/// comparisons set `fsync` and `full_page_writes`. The time zone is one that nobody lives in, so that a local time
+/// mistaken for UTC shows.
 const DEFAULT_OPTIONS: &[(&str, &str)] = &[
     ("listen_addresses", "127.0.0.1"),
     ("fsync", "off"),
@@ -53,7 +54,7 @@ const DEFAULT_OPTIONS: &[(&str, &str)] = &[
 /// The orders of text to try: one of a language, so that whoever relies on the order of bytes finds out.
 const LOCALE_OPTIONS: [&[&str]; 2] = [&["--locale-provider=icu", "--icu-locale=en-US"], &[]];
 
-/// Whether a server offers TLS.
+/// The TLS mode of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsMode {
     /// It does not know TLS.
@@ -73,14 +74,14 @@ pub enum DataLocation {
     Disk,
 }
 
-/// What a test wants of its own server.
+/// The settings of a test's own server.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterSettings {
     /// Where its data is.
     pub data_location: DataLocation,
     /// Lines for `postgresql.conf`, which come after those every server has.
     pub options: Vec<(&'static str, &'static str)>,
-    /// Whether it offers TLS.
+    /// The TLS mode.
     pub tls: TlsMode,
 }
 

@@ -46,7 +46,7 @@ struct ExecuteArgs {
     #[schemars(range(min = 1, max = TIMEOUT_SECONDS_MAX))]
     #[schemars(description = format!("How long it may run. Default: {TIMEOUT_SECONDS}."))]
     timeout_seconds: Option<u64>,
-    /// What it is for, in a few words, for the person who approves it.
+    /// The purpose of the command in a few words, for the person who approves it.
     #[serde(default, rename = "description")]
     _description: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! What the agent can do: look at files, change them, run commands, keep a list of tasks; and who decides what it may
-//! do of that ([`permission`], [`ToolApproval`]).
+//! The tools of the agent: reading and changing files, running commands and keeping a task list; and the permission rules
+//! that decide which calls are allowed ([`permission`], [`ToolApproval`]).
 //!
-//! Every tool stays inside the workspace as far as it opens files itself, bounds what it returns, and answers a bad
-//! call with a text the model can act on. Deliberately absent: any policy about context, and a sandbox for commands.
+//! Every tool that opens files itself stays inside the workspace, bounds its output, and answers a bad call with a text
+//! the model can act on. Deliberately absent: any policy about context, and a sandbox for commands.
 
 mod approval;
 mod execute;
@@ -30,7 +30,7 @@ pub use todos::{TODOS_CHANNEL, Todo};
 /// How many bytes at the beginning of a file are searched for a zero byte, which makes it binary.
 const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
-/// What the tools are made with.
+/// The settings of the tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolSettings {
     /// Folders and files that no tool writes to, wherever they are.

@@ -1,12 +1,11 @@
-//! Who may make which tool call: rules from the settings, rules a person had remembered, and what holds without any.
-//! [`decide`] is the whole of it and changes nothing; asking a person is the matter of [`crate::ToolApproval`].
+//! Permission rules for tool calls: rules of the settings, rules that a person asked to remember, and defaults.
+//! [`decide`] is the whole decision and changes nothing; [`crate::ToolApproval`] asks the person.
 //!
-//! A rule names a tool, `read_file`, or a tool and what it is about, `edit_file(src/**)`, `execute(cargo test *)`. One
-//! about the paths of `edit_file` holds for `write_file` too, and one about those of `read_file` for `grep`, for what a
-//! skill's folder holds, and for what commands that only read name. Where such a rule denies or asks, searches leave the
-//! files out and say how many, and a command that goes through folders by itself is asked about. Rules guard against
-//! mistakes. They are no sandbox: a command that may run may do whatever
-//! its program does.
+//! A rule names a tool, `read_file`, or a tool and its subject, `edit_file(src/**)`, `execute(cargo test *)`. A rule
+//! about the paths of `edit_file` also applies to `write_file`, and one about those of `read_file` to `grep`, to the
+//! files of a skill, and to the files that read-only commands name. Where such a rule denies or asks, searches leave the
+//! files out and report how many, and a command that walks folders by itself asks first. Rules guard against mistakes.
+//! They are not a sandbox: an allowed command may do whatever its program does.
 
 mod command_parts;
 mod decide;
@@ -44,7 +43,7 @@ pub struct Permissions {
 }
 
 protocol::named_enum! {
-    /// What becomes of a call that a person would have to be asked about.
+    /// The policy for a call that would have to ask a person.
     #[derive(Default)]
     pub enum ApprovalPolicy {
         /// The run stops and asks.

@@ -9,11 +9,11 @@ use std::str::Chars;
 pub(crate) struct CommandLine {
     /// The commands, in order; at least one.
     pub commands: Vec<SimpleCommand>,
-    /// What joins each command to the next.
+    /// The operators between the commands, in order.
     pub operators: Vec<CommandOperator>,
 }
 
-/// What joins two commands.
+/// An operator between two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandOperator {
     Pipe,
@@ -36,11 +36,11 @@ pub(crate) struct SimpleCommand {
 /// One word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShellWord {
-    /// What the program is given, when the shell changes nothing of it.
+    /// The word as the program receives it, when the shell changes nothing in it.
     pub text: String,
     /// As it is written.
     pub source: String,
-    /// Whether the shell expands it: a variable, a pattern, a home folder.
+    /// True if the shell expands the word: a variable, a pattern or a home folder.
     pub is_expanded: bool,
 }
 
@@ -125,7 +125,7 @@ impl ShellWord {
     }
 }
 
-/// Returns a word written so that the shell takes it is.
+/// Returns a word written so that the shell takes it literally.
 pub(crate) fn quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+:,./^~-".contains(c);
     let is_option = text.starts_with('-');

@@ -34,7 +34,7 @@ struct WriteTodosArgs {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Todo {
-    /// What is to be done.
+    /// The text of the task.
     pub content: String,
     /// How far it is.
     #[schemars(with = "String", description = "", extend("enum" = ["pending", "in_progress", "completed"]))]

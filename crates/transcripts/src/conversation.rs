@@ -1,4 +1,4 @@
-//! What a reader tells about a conversation, and to whom. It holds no entries.
+//! A conversation as a reader reports it, and the sink that receives the report. It holds no entries.
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use crate::detect::SessionFormat;
 use crate::entry::TranscriptEntry;
 use crate::error::SinkError;
 
-/// What a file says about one of its conversations.
+/// The metadata of one conversation in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConversationInfo {
     /// The format it was read from.
@@ -38,7 +38,7 @@ pub struct TranscriptProblem {
     pub path: PathBuf,
     /// The line it begins on, counted from 1, where lines mean something.
     pub line: Option<u64>,
-    /// What is wrong and what became of it, as a lowercase fragment.
+    /// The problem and its consequence, as a lowercase fragment.
     pub reason: String,
 }
 

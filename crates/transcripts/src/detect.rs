@@ -17,7 +17,7 @@ const HEAD_BYTES: u64 = 64 * 1024;
 /// How far into a file a zero byte shows that it is not text.
 const BINARY_BYTES: usize = 8 * 1024;
 
-/// What every SQLite 3 database starts with.
+/// The first bytes of every SQLite 3 database.
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// The formats as an error names them.

@@ -45,7 +45,7 @@ pub struct DiscoveredSession {
     pub bytes: u64,
 }
 
-/// What was found, and which folders could not be read.
+/// The sessions that were found, and the folders that could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DiscoveryReport {
     /// The session files, newest first.
@@ -54,7 +54,7 @@ pub struct DiscoveryReport {
     pub problems: Vec<TranscriptProblem>,
 }
 
-/// What the start of a session file tells.
+/// The metadata at the start of a session file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionPreview {
     /// The session's title, else the start of the first text of a person.

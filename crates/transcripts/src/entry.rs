@@ -18,15 +18,15 @@ pub struct TranscriptEntry {
     pub parent: Option<String>,
     /// When it happened; the time of the entry before it when the file does not say.
     pub created_at: Option<Timestamp>,
-    /// Whether it belongs to the conversation or to a sub-agent.
+    /// The track: the conversation itself or a sub-agent.
     pub track: EntryTrack,
-    /// What was done to it was read in, if it was not as it should be.
+    /// The repair that was made while reading, if any.
     pub repair: Option<RepairRecord>,
-    /// What it is.
+    /// The content of the entry.
     pub body: EntryBody,
 }
 
-/// Whether an entry belongs to the conversation itself.
+/// The track that an entry belongs to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EntryTrack {
     /// The conversation.
@@ -36,12 +36,12 @@ pub enum EntryTrack {
     Side,
 }
 
-/// What an entry is.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EntryBody {
     /// Text of a person, of the harness in a person's name, or of the assistant.
     Text {
-        /// Who wrote it.
+        /// The author of the text.
         author: Author,
         /// The text; an image leaves `[image]` where the format has a place for it.
         text: String,
@@ -62,7 +62,7 @@ pub enum EntryBody {
         /// The arguments, always an object.
         args: Value,
     },
-    /// What a tool returned.
+    /// The result of a tool call.
     ToolResult {
         /// The id of the call.
         call_id: Option<String>,
@@ -72,7 +72,7 @@ pub enum EntryBody {
         text: String,
         /// The images that came with it, by reference.
         media: Vec<MediaReference>,
-        /// Whether the tool succeeded.
+        /// The outcome of the call.
         status: ToolStatus,
     },
     /// The summary a model wrote at a boundary.
@@ -82,9 +82,9 @@ pub enum EntryBody {
     },
     /// A place where the other agent compacted its context.
     Boundary {
-        /// What the format calls it.
+        /// The format's name for the boundary.
         label: String,
-        /// What the format says about it.
+        /// The format's details of the boundary.
         details: Value,
     },
     /// Injected text, system prompts and session notes.
@@ -96,7 +96,7 @@ pub enum EntryBody {
     },
 }
 
-/// Who wrote a text.
+/// The author of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
     /// A person.
@@ -203,7 +203,7 @@ impl TranscriptEntry {
     }
 }
 
-/// What the records of one file share when they are turned into entries.
+/// Fields shared by the records of one file when they are turned into entries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EntryOrigin {
     pub(crate) native_id: Option<String>,

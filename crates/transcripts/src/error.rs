@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::detect::FORMAT_NAMES;
 
-/// What a sink may answer when it cannot take what was read.
+/// The error of a sink that cannot accept an entry.
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A failed import or detection.
@@ -29,14 +29,14 @@ pub enum Error {
     Binary {
         /// The file.
         path: PathBuf,
-        /// What the first bytes suggest.
+        /// The format that the first bytes suggest.
         looks_like: &'static str,
     },
     /// The content is text, but of no known agent.
     Unrecognized {
         /// The file.
         path: PathBuf,
-        /// What the first bytes suggest.
+        /// The format that the first bytes suggest.
         looks_like: &'static str,
     },
     /// A database that cannot be read, or does not hold what its format promises.

@@ -17,7 +17,7 @@ const PENDING_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// After how many bytes the sink hears of progress again.
 const PROGRESS_INTERVAL_BYTES: u64 = 256 * 1024;
 
-/// What was read from one source.
+/// Counts of the entries that were read from one source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadReport {
     /// Conversations in the source.

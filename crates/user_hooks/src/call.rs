@@ -55,7 +55,7 @@ struct HookEndpoint {
     headers: HeaderMap,
 }
 
-/// What a hook said.
+/// The reply of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookAnswer {
     /// Nothing that matters.
@@ -107,12 +107,12 @@ pub enum HookError {
     /// Its address cannot be reached.
     #[error("reach its address: {0}")]
     Unreachable(String),
-    /// What it is to be told cannot be written.
+    /// The payload cannot be serialised.
     #[error("write what it is told: {0}")]
     PayloadNotSerialized(#[from] serde_json::Error),
 }
 
-/// What of an answer matters.
+/// The fields of an answer that are used.
 #[derive(Deserialize)]
 struct HookReply {
     veto: Option<VetoField>,
@@ -346,7 +346,7 @@ impl HookProcessGroup {
         Self { leader }
     }
 
-    /// What it left behind goes on.
+    /// Releases the processes that the command left in the background, which keep running.
     fn release(&mut self) {
         if let Some(leader) = self.leader.take() {
             GROUP_LEADERS.lock().remove(&leader);

@@ -18,7 +18,7 @@ use crate::payload::{HookEvent, HookPayload};
 
 /// The name under which commits are followed.
 const FEED_NAME: &str = "hooks";
-/// What may wait for one hook.
+/// The most calls that are queued for one hook.
 const QUEUED_CALLS_MAX: usize = 1_000;
 /// Failures that are kept for who asks; the log has them all.
 const MISSED_CALLS_MAX: usize = 20;
@@ -42,13 +42,13 @@ pub struct HookDispatcher {
 pub struct MissedHookCall {
     /// The hook.
     pub hook: String,
-    /// What it was to be told of.
+    /// The event that was not reported.
     pub event: HookEvent,
     /// Why it was not, behind “failed to”.
     pub reason: String,
 }
 
-/// What became of the calls.
+/// Counters of the outcomes of calls.
 #[derive(Debug)]
 struct HookCallTracker {
     /// The calls that are under way or wait, in their order.
@@ -158,7 +158,7 @@ impl HookCallTracker {
     }
 }
 
-/// What one hook is to be told.
+/// The queue of one hook.
 struct HookQueue {
     hook: Arc<UserHook>,
     sender: mpsc::Sender<(u64, Arc<HookPayload>)>,
@@ -186,7 +186,7 @@ struct HookFollower {
     feed: LocalCommitSubscription,
     queues: Vec<HookQueue>,
     tracker: Arc<HookCallTracker>,
-    /// What could not be read yet, and how often it was tried.
+    /// Ranges of events that could not be read yet, with the number of attempts.
     retries: Vec<(ThreadId, RangeInclusive<Seq>, u32)>,
 }
 

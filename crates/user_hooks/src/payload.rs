@@ -1,5 +1,5 @@
-//! What a hook is told: one JSON object, described in the book's page on hooks. It is made from an event and the rows beside it, with
-//! its secrets withheld; a change of its shape that could break a reader raises [`SCHEMA_VERSION`].
+//! The payload of a hook: one JSON object, described in the book's page on hooks. It is made from an event and the rows
+//! it refers to, with secrets redacted. A change of its shape that could break a reader raises [`SCHEMA_VERSION`].
 
 use jiff::Timestamp;
 use journal::{EventQuery, Store, SupersededVisibility};
@@ -18,7 +18,7 @@ const SCHEMA_VERSION: u32 = 1;
 const ANSWER_CHARS_MAX: usize = 4_000;
 
 protocol::named_enum! {
-    /// What hooks are told of.
+    /// The events that hooks can subscribe to.
     #[derive(JsonSchema)]
     pub enum HookEvent {
         /// A summary is drafted and waits for a decision.
@@ -78,18 +78,18 @@ impl HookEvent {
     }
 }
 
-/// What a hook is told.
+/// The payload of a hook.
 #[derive(Debug, Clone, Serialize)]
 pub struct HookPayload {
     /// Version of this shape.
     pub schema_version: u32,
-    /// What happened.
+    /// The event.
     pub hook: HookEvent,
     /// When.
     pub at: Timestamp,
     /// The thread it happened in; of a handoff, the parent.
     pub thread_id: ThreadId,
-    /// What the thread is called.
+    /// The name of the thread.
     pub thread_name: Option<String>,
     /// The assistant whose thread it is.
     pub assistant_id: AssistantId,
@@ -102,7 +102,7 @@ pub struct HookPayload {
     pub about: PayloadDetails,
 }
 
-/// What it is about.
+/// The subject of the event.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadDetails {
@@ -121,7 +121,7 @@ pub struct HandoffHookPayload {
     pub handoff_id: HandoffId,
     /// Which draft it is: 0 is the first.
     pub iteration: u32,
-    /// What the handoff is for, if somebody said.
+    /// The goal of the handoff, if one was given.
     pub goal: Option<String>,
     /// The summary's title.
     pub title: String,
@@ -148,7 +148,7 @@ pub struct CompactionHookPayload {
     pub tokens_before: u64,
     /// Tokens of the next request after.
     pub tokens_after: u64,
-    /// Who wrote the summary: `provider/name`, or `extractive`.
+    /// The author of the summary: `provider/name` of a model, or `extractive` for the offline summary.
     pub model: String,
     /// The summary.
     pub summary: String,
@@ -161,9 +161,9 @@ pub struct RunHookPayload {
     pub status: RunStatus,
     /// Why it failed.
     pub error: Option<String>,
-    /// What it asks a person about: the tools it wants to call, or `handoff_summary`.
+    /// The actions that wait for a person: the names of the tools, or `handoff_summary`.
     pub waits_for: Vec<String>,
-    /// What the model said last in it.
+    /// The last answer of the model in the run.
     pub answer: Option<String>,
     /// Milliseconds from its admission to its end.
     pub duration_ms: u64,
@@ -174,9 +174,9 @@ pub struct RunHookPayload {
 /// A compaction that is about to take effect.
 #[derive(Debug, Clone, Copy)]
 pub struct AnnouncedCompaction<'a> {
-    /// The run that condenses the thread.
+    /// The run that compacts the thread.
     pub run_id: RunId,
-    /// What its marker is to hold.
+    /// The compaction that the boundary will record.
     pub compaction: &'a Compaction,
     /// When.
     pub now: Timestamp,

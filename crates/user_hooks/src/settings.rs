@@ -23,9 +23,10 @@ const NAME_CHARS_MAX: usize = 40;
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HookConfig {
-    /// What it is told of: `handoff.proposed`, `handoff.accepted`, `compaction.before`, `compaction.after`, `run.ended`.
+    /// The events to subscribe to: `handoff.proposed`, `handoff.accepted`, `compaction.before`, `compaction.after`,
+    /// `run.ended`.
     pub on: Vec<HookEvent>,
-    /// What it is called in logs and messages. Default: the beginning of the command, or the address's host.
+    /// The name in logs and messages. Default: the beginning of the command, or the host of the address.
     pub name: Option<String>,
     /// A command line for `sh`, run in the workspace; what happened is on its standard input, as JSON.
     pub command: Option<String>,

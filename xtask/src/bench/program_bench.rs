@@ -1,5 +1,5 @@
-//! What a user waits for: start-up, the thread list and the handoff of a long session, each as a new process of the
-//! built program. Time and peak memory are measured from outside; nothing is read from the program's own clock.
+//! Benchmarks of the waits that a user notices: start-up, the thread list and the handoff of a long session, each as a
+//! new process of the built program. Time and peak memory are measured from outside, not by the program's own clock.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -22,7 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Keys that would make the program use a model instead of the extract.
 const PROVIDER_KEY_VARIABLES: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
-/// What one process took.
+/// The time and memory of one process.
 struct ProcessCost {
     time: Duration,
     peak_kib: u64,

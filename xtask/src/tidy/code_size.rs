@@ -24,9 +24,9 @@ pub struct FunctionSize {
     pub lines: usize,
     /// Its parameters without `self`.
     pub parameters: usize,
-    /// Whether it takes a `bool`.
+    /// True if the function takes a `bool`.
     pub takes_bool: bool,
-    /// Whether its shape is set by a trait of someone else.
+    /// True if a foreign trait sets its shape.
     pub is_trait_method: bool,
 }
 

@@ -19,7 +19,7 @@ const EVENT_CHANGE_FILES: &[&str] =
 
 /// Methods that look into a text.
 const TEXT_TEST_METHODS: &[&str] = &["contains", "starts_with", "ends_with"];
-/// What a variable is called that holds what failed, or what is said of it.
+/// Names of variables that hold a failure or its text.
 const FAILURE_NAMES: &[&str] = &["error", "err", "fault", "failure", "reason", "problem"];
 
 /// Checks one file.

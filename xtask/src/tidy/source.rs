@@ -19,7 +19,7 @@ pub struct SourceFile {
     pub comments: Vec<SourceComment>,
     /// Its items.
     pub tree: syn::File,
-    /// Whether the whole file exists for tests or benches only.
+    /// True if the whole file exists for tests or benches only.
     pub is_tests_only: bool,
     /// The lines, from 1, of items that exist in tests only.
     pub test_lines: Vec<Range<usize>>,
@@ -37,7 +37,7 @@ pub struct SourceToken {
 /// One line of a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceComment {
-    /// What it says, without the slashes.
+    /// The text, without the slashes.
     pub text: String,
     /// Its line, from 1.
     pub line: usize,

@@ -1,4 +1,5 @@
-//! What is written in a file: the head, marks of unfinished work, banners, switched-off tests and lints. Names are checked elsewhere.
+//! Rules for the text of a file: its head, marks of unfinished work, banners, switched-off tests and lints. Names are
+//! checked elsewhere.
 
 use super::Finding;
 use super::source::SourceFile;

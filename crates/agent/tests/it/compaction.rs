@@ -30,7 +30,7 @@ use crate::environment::{TEST_MODEL, TestEnvironment, unwatched};
 /// Words of the summariser's prompt, by which its requests are known.
 pub const SUMMARIZER_PROMPT: &str = "You keep the record of a long conversation";
 
-/// What begins the message that a summary is sent in.
+/// The opening of the message that carries a summary.
 pub const SUMMARY_OPENING: &str = "<earlier_conversation_summary>";
 
 /// A record as a model answers it.
@@ -39,10 +39,10 @@ pub const RECORD: &str = r#"{"goal":"Put every part in order.","constraints":["N
 "files":["src/part_1.rs: in order"],"errors":[],"pending":["Look at the parts that are left."],
 "next_step":"Look at the next part."}"#;
 
-/// What the first request of a filled thread says.
+/// The text of the first request of a filled thread.
 const BILLING_RULE: &str = "Never touch the billing table.";
 
-/// What the first answer of a filled thread says; no fact and no record holds it.
+/// The text of the first answer of a filled thread; no fact and no record contains it.
 pub const CODE_WORD_SENTENCE: &str = "The code word is walnut-17.";
 
 /// A reply of the summariser, as often as it is asked for.
@@ -155,13 +155,13 @@ pub fn send_message(agent: &Agent, thread: ThreadId, text: &str) -> impl Future<
     }
 }
 
-/// Condenses the thread as a person asks for it.
+/// Compacts the thread as `/compact` does.
 pub async fn compact_thread(agent: &Agent, thread: ThreadId) -> agent::Result<ThreadCompaction> {
     let (frames, cancel) = unwatched();
     agent.threads().compact(thread, &CompactionParameters::default(), &frames, &cancel).await
 }
 
-/// Condenses all but the newest messages of the thread.
+/// Compacts all but the newest messages of the thread.
 pub async fn compact_keeping(agent: &Agent, thread: ThreadId, messages: u64) -> ThreadCompaction {
     let (frames, cancel) = unwatched();
     let request = CompactionParameters { focus: None, keep: Some(KeepPolicy::Messages(messages)) };

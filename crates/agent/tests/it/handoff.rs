@@ -27,7 +27,7 @@ async fn pending_handoff(agent: Agent, world: &TestEnvironment) -> (Agent, Pendi
     (agent, pending)
 }
 
-/// Accepts it was shown, and returns the child.
+/// Accepts the proposal as it was shown, and returns the child.
 async fn accept_handoff(agent: &Agent, pending: &PendingHandoff) -> ThreadId {
     let (frames, cancel) = unwatched();
     let id = pending.handoff.handoff_id;

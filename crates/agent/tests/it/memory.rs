@@ -18,11 +18,11 @@ use crate::environment::{TEST_MODEL, TestEnvironment, unwatched};
 /// Words of the prompt by which the summariser of old turns is known.
 pub const MEMORY_SUMMARIZER_PROMPT: &str = "You keep the long memory of an AI agent";
 
-/// What that summariser says.
+/// The text of that summarizer.
 pub const SUMMARY_TEXT: &str =
     "The person keeps bees in Trento and decided on 2026-03-02 that the exporter writes rows in reverse.";
 
-/// What the first turn of a thread says and no summary does.
+/// A text of the first turn that no summary contains.
 pub const FIRST_TURN_TEXT: &str = "The code word of the hives is walnut-17.";
 
 /// Tokens of the short-term tier in these tests.

@@ -1,4 +1,4 @@
-//! What a client's request for a run means, and what it leaves behind.
+//! The meaning of a client's request for a run, and the state that it leaves.
 
 mod forks;
 mod goto;
@@ -46,7 +46,7 @@ impl RequestFixture {
 
     /// Says something in the thread.
     pub async fn say(&self, text: &str) -> RunEnd {
-        self.run(said(text)).await
+        self.run(user_request(text)).await
     }
 
     pub async fn row(&self) -> Thread {
@@ -82,7 +82,7 @@ pub fn request(request: Value) -> RunRequest {
     serde_json::from_value(request).unwrap()
 }
 
-pub fn said(text: &str) -> Value {
+pub fn user_request(text: &str) -> Value {
     json!({"input": {"messages": [{"role": "user", "content": text}]}})
 }
 

@@ -11,12 +11,12 @@ use test_model::{Script, ScriptedServer};
 use self::script::{CANCELLED_TURN, REWOUND_TURN, SessionTurn, TURNS, session_turn};
 use crate::environment::{TestEnvironment, event_lines, unwatched};
 
-/// What is left of the session.
+/// The final state of the session.
 #[derive(Debug, PartialEq)]
 struct SessionRecord {
     /// Every event, those that were taken back included.
     journal: Vec<String>,
-    /// What of them is in sight.
+    /// The number of visible messages.
     in_sight: usize,
     files: Vec<(String, String)>,
     channels: serde_json::Value,

@@ -22,8 +22,8 @@ pub(super) enum CompactionOutcome {
     Failed(String),
 }
 
-/// A guard that announces the start of a compaction, and announces its end when it is dropped. The end is announced in any
-/// case, also after an early return, so that no subscriber waits for it forever.
+/// A guard that announces the start of a compaction, and announces its end when it is dropped. The end is announced
+/// in any case, also after an early return, so that no subscriber waits for it forever.
 #[derive(Debug)]
 pub(super) struct ProgressGuard<'a> {
     /// The sender of the frames; `None` when only tool results are clipped, which is not announced.

@@ -1,5 +1,5 @@
-//! Deserialization of settings that can be written in more than one form. It is written by hand so that an error names the
-//! keys of the file, not the variants of an enum.
+//! Deserialization of settings that can be written in more than one form. It is written by hand so that an error
+//! names the keys of the file, not the variants of an enum.
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};

@@ -1,5 +1,5 @@
-//! The facts that are carried over from compaction to compaction, without a model: the earlier facts are merged with those
-//! of the newly dropped messages.
+//! The facts that are carried over from compaction to compaction, without a model: the earlier facts are merged with
+//! those of the newly dropped messages.
 //!
 //! Recent facts come first, and every list is bounded.
 
@@ -32,8 +32,8 @@ const SKILL_TOOLS: [&str; 2] = ["load_skill", "skill"];
 /// The names of tools that delegate to another agent.
 const DELEGATION_TOOLS: [&str; 3] = ["task", "agent", "delegate"];
 
-/// Returns the facts of everything that has been compacted: those of the previous compaction merged with `new`, the facts
-/// of the newly dropped messages.
+/// Returns the facts of everything that has been compacted: those of the previous compaction merged with `new`, the
+/// facts of the newly dropped messages.
 pub(super) fn merge_carry_over(source: &SummarySource<'_>, new: &ConversationFacts) -> CarryOver {
     let fresh = new.carry_over();
     let old = source.previous.map(|previous| previous.carry_over.clone()).unwrap_or_default();
@@ -82,8 +82,8 @@ fn merge_recent_first(new: Vec<String>, old: Vec<String>, max: usize) -> Vec<Str
     new.into_iter().chain(old).filter(|entry| known.insert(entry.clone())).take(max).collect()
 }
 
-/// Returns whether the cause of an earlier error was retried: its check has run again, or its file was written again. The
-/// outcome is among the new facts then, so the old error is dropped.
+/// Returns whether the cause of an earlier error was retried: its check has run again, or its file was written again.
+/// The outcome is among the new facts then, so the old error is dropped.
 fn is_retried(error: &str, new: &ConversationFacts) -> bool {
     let is_of_check = |name: &str| {
         error.strip_prefix(name).is_some_and(|message| message.starts_with(": ") || message == " failed")

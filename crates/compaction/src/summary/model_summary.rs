@@ -33,8 +33,8 @@ const UNKNOWN_WINDOW_TOKENS: u64 = 32_000;
 /// The share of the window that a request may fill by estimate, in percent. The rest is needed because some text has
 /// several tokens for each estimated one, and because the answer needs room.
 const WINDOW_PERCENT: u64 = 55;
-/// The maximum size of a chunk in tokens, for a model with a large window. In a larger chunk, the record of its middle gets
-/// worse.
+/// The maximum size of a chunk in tokens, for a model with a large window. In a larger chunk, the record of its
+/// middle gets worse.
 const CHUNK_TOKENS_MAX: u64 = 100_000;
 /// The size of a chunk in tokens below which the model is not called.
 const CHUNK_TOKENS_MIN: u64 = 400;
@@ -94,7 +94,7 @@ struct CompactionPromptInput {
     earlier_record: Option<String>,
     /// The chunk of the conversation.
     conversation: String,
-    /// Whether other chunks follow.
+    /// True if other chunks follow.
     more_follows: bool,
     /// `answered` or `pending`: the state of the request that is repeated after the summary.
     last_request: Option<&'static str>,
@@ -105,8 +105,8 @@ struct CompactionPromptInput {
 impl ModelSummarizer<'_> {
     /// Returns the record of the dropped messages. Every completed call is appended to `calls`, also a failed one.
     ///
-    /// If the provider refuses a chunk as too large, the whole attempt is repeated with chunks of half the size, at most
-    /// [`SHRINKS_MAX`] times.
+    /// If the provider refuses a chunk as too large, the whole attempt is repeated with chunks of half the size, at
+    /// most [`SHRINKS_MAX`] times.
     ///
     /// # Errors
     ///

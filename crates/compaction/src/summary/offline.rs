@@ -40,7 +40,8 @@ pub(super) fn summarize_offline(source: &SummarySource<'_>, new: &ConversationFa
     record
 }
 
-/// Returns the goal of the work: that of the earlier record, else the first informative request; empty when neither exists.
+/// Returns the goal of the work: that of the earlier record, else the first informative request; empty when neither
+/// exists.
 pub(super) fn goal(source: &SummarySource<'_>, new: &ConversationFacts) -> String {
     let earlier = source.previous.map(|previous| previous.sections.goal.clone());
     let earlier = earlier.filter(|goal| !goal.trim().is_empty());

@@ -55,8 +55,8 @@ pub(super) fn normalize_entry(text: &str) -> String {
     truncate_with_ellipsis(&line, ENTRY_GRAPHEMES_MAX)
 }
 
-/// Returns the record with normalized entries, without blank ones and duplicates, and with at most [`ENTRIES_MAX`] entries
-/// in each section: the first and the newest.
+/// Returns the record with normalized entries, without blank ones and duplicates, and with at most [`ENTRIES_MAX`]
+/// entries in each section: the first and the newest.
 pub(super) fn normalize_record(mut record: CondensedSummary) -> CondensedSummary {
     record.goal = normalize_entry(&record.goal);
     record.next_step = normalize_entry(&record.next_step);

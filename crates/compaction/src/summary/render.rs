@@ -1,4 +1,5 @@
-//! Rendering a record and the carried-over facts to the Markdown that people see and the model gets, within a token limit.
+//! Rendering a record and the carried-over facts to the Markdown that people see and the model gets, within a token
+//! limit.
 //!
 //! All texts are data: every entry is neutralized, so that it can neither leave its line nor open an element.
 
@@ -22,8 +23,8 @@ const PENDING_NOTE: &str = "The user's last request then follows, word for word.
 
 /// Returns the record and the facts as Markdown of at most `tokens_max` tokens.
 ///
-/// The facts are limited to their share first, oldest first. Then the least needed entries of the record are dropped, each
-/// as a whole. If the record is empty and the text is still too long, the facts are dropped as well.
+/// The facts are limited to their share first, oldest first. Then the least needed entries of the record are dropped,
+/// each as a whole. If the record is empty and the text is still too long, the facts are dropped as well.
 pub(super) fn render_within(
     record: &CondensedSummary,
     carry_over: &CarryOver,
@@ -113,8 +114,8 @@ fn facts_to_render(carry_over: &CarryOver, answered: Option<bool>) -> CarryOver 
     facts
 }
 
-/// Returns the facts, reduced until they fit: completed tasks are dropped first, then all lists are halved repeatedly, then
-/// the last request is dropped.
+/// Returns the facts, reduced until they fit: completed tasks are dropped first, then all lists are halved
+/// repeatedly, then the last request is dropped.
 fn trim_facts(carry_over: &CarryOver, answered: Option<bool>, tokens_max: u64) -> CarryOver {
     let mut facts = facts_to_render(carry_over, answered);
     let fits = |facts: &CarryOver| tokens::fits(&render_carry_over(facts), tokens_max);

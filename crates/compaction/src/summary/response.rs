@@ -13,8 +13,8 @@ use super::record;
 
 /// The minimum number of content words in a record.
 const CONTENT_WORDS_MIN: usize = 2;
-/// The maximum number of entries, besides the goal, of a record that is rejected because an entry reads like an error or a
-/// refusal. A longer record may mention an error.
+/// The maximum number of entries, besides the goal, of a record that is rejected because an entry reads like an error
+/// or a refusal. A longer record may mention an error.
 const ERROR_ENTRIES_MAX: usize = 1;
 
 // The doc of this type is part of the JSON schema that the provider gets, so it is part of the prompt.
@@ -51,8 +51,8 @@ pub(super) fn parse_response(answer: AiMessage, tokens_max: u64) -> Result<Conde
 
 /// Returns the first JSON object in the text, if it has a goal or progress.
 ///
-/// Text around the object, such as a code fence, and unknown fields are ignored. A string in place of a list becomes a list
-/// of one entry, and a missing field becomes an empty one.
+/// Text around the object, such as a code fence, and unknown fields are ignored. A string in place of a list becomes
+/// a list of one entry, and a missing field becomes an empty one.
 fn repair_json(text: &str) -> Option<SummaryResponse> {
     let objects = text.match_indices('{').filter_map(|(start, _)| {
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();

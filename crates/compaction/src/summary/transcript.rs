@@ -1,5 +1,5 @@
-//! Rendering messages for a summarizing model: each message as an element of its own, trimmed, redacted and neutralized, in
-//! chunks of a given size.
+//! Rendering messages for a summarizing model: each message as an element of its own, trimmed, redacted and
+//! neutralized, in chunks of a given size.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ use crate::cut::ContextMessage;
 
 /// The stronger trim limits in tokens that are tried, in order, when the configured one leaves too much text.
 const FALLBACK_TRIM_TOKENS: [u64; 4] = [1_000, 300, 80, 20];
-/// The maximum size of an element's tags, as a weight. A weight counts characters of ordinary text; characters that take
-/// more tokens count more.
+/// The maximum size of an element's tags, as a weight. A weight counts characters of ordinary text; characters that
+/// take more tokens count more.
 const TAGS_WEIGHT_MAX: u64 = 160;
 /// The maximum length of a tool's name in characters.
 const TOOL_NAME_CHARS: usize = 64;
@@ -234,8 +234,8 @@ fn split_after_weight(text: &mut String, weight_max: u64) -> Option<String> {
     Some(text.split_off(boundary))
 }
 
-/// Returns a text of at most `tokens_max` tokens: a longer text keeps two thirds from its beginning and a third from its
-/// end, with a note of the number of omitted characters between them.
+/// Returns a text of at most `tokens_max` tokens: a longer text keeps two thirds from its beginning and a third from
+/// its end, with a note of the number of omitted characters between them.
 pub(super) fn trim_middle(text: &str, tokens_max: u64) -> Cow<'_, str> {
     if model::tokens::fits(text, tokens_max) {
         return Cow::Borrowed(text);

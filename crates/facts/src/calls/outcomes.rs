@@ -49,7 +49,7 @@ static ERROR_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the words are constants that the tests build")
 });
 
-/// What harnesses answer for a call that the person did not allow; that is no error of the work.
+/// Answers of harnesses to a call that the person declined. They are not errors of the work.
 const DECLINED_CUES: [&str; 6] =
     ["user doesn't want", "user rejected", "user declined", "by user", "by the user", "user cancelled"];
 

@@ -1,5 +1,5 @@
-//! What a shell command does, read from its text: the programs it runs, the files it writes, whether it is a check.
-//! It is a reader's guess, not a parser: quoting and expansion are not followed.
+//! Interprets a shell command by its text: the programs it runs, the files it writes, and whether it is a check.
+//! This is a heuristic, not a parser: quoting and expansion are not followed.
 
 use std::sync::LazyLock;
 

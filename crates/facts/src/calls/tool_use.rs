@@ -1,5 +1,5 @@
-//! What a tool call of any agent means: which files it reads or writes, which command it runs, what it does to a task
-//! list. It reads arguments only; results and their success belong to the ledger.
+//! Interprets the arguments of an agent's tool call: files read or written, the command run, the change to a task
+//! list. Results are handled in `outcomes`.
 
 use protocol::{TodoItem, TodoStatus};
 use serde_json::Value;
@@ -16,13 +16,13 @@ pub struct ToolUse {
     pub writes: Vec<String>,
     /// The shell command it runs.
     pub command: Option<String>,
-    /// What it does to a task list.
+    /// The change it makes to a task list.
     pub task: Option<TaskChange>,
     /// Codes and ids among its arguments: what it acts on when it is not about files.
     pub values: Vec<String>,
 }
 
-/// What a call does to a task list.
+/// A change to a task list.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskChange {
     /// The whole list, anew.

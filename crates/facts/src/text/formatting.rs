@@ -61,7 +61,7 @@ pub fn strip_tags(text: &str) -> String {
 }
 
 /// Returns the beginning of `text` in at most `graphemes_max` grapheme clusters, cut between words where it has any,
-/// with [`CUT`] at the end when something is missing.
+/// with [`ELLIPSIS`] at the end when something is missing.
 pub fn truncate_with_ellipsis(text: &str, graphemes_max: usize) -> String {
     if text.len() <= graphemes_max {
         return text.to_owned();

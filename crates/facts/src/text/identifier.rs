@@ -1,7 +1,7 @@
 //! The names in a text: paths, URLs, identifiers, references, versions, hashes and numbers with a unit. One linear
 //! scan, no regular expression, because every covered message passes through it. What a name is good for is not known here.
 
-/// What a name looks like.
+/// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameKind {
     /// `src/lib.rs`, `/etc/hosts`, `notes.md`.

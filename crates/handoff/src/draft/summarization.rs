@@ -39,8 +39,8 @@ use facts::redact;
 /// The name of the drafting node.
 pub const SUMMARIZATION_NODE: &str = "handoff_summarization";
 
-/// The maximum size of the transcript in one drafting prompt, in tokens, for a model with a large window. Measurements on
-/// long inputs (see the design notes) show that drafts get worse, not better, with a larger input.
+/// The maximum size of the transcript in one drafting prompt, in tokens, for a model with a large window.
+/// Measurements on long inputs (see the design notes) show that drafts get worse, not better, with a larger input.
 const MODEL_INPUT_TOKENS_MAX: u64 = 48_000;
 /// The divisor of a model's context window that gives the transcript's budget: a quarter of the window.
 const WINDOW_SHARE: u64 = 4;
@@ -66,8 +66,8 @@ pub struct DraftSettings {
     pub scan_cache: Arc<ThreadScanCache>,
 }
 
-/// Routes the graph at the start of a handoff run: to drafting when a draft is due, to the approval node when a proposal
-/// awaits its decision, otherwise to the end.
+/// Routes the graph at the start of a handoff run: to drafting when a draft is due, to the approval node when a
+/// proposal awaits its decision, otherwise to the end.
 ///
 /// # Errors
 ///
@@ -147,8 +147,8 @@ impl DraftSettings {
 
 /// The node that drafts a proposal.
 ///
-/// A failed first draft falls back to the offline summary. A failed refinement keeps the last good proposal. A draft whose
-/// proposal is stored already is not made again.
+/// A failed first draft falls back to the offline summary. A failed refinement keeps the last good proposal. A draft
+/// whose proposal is stored already is not made again.
 pub struct HandoffSummarization {
     /// The settings of drafting.
     pub drafting: DraftSettings,
@@ -380,8 +380,8 @@ async fn check_referenced_files(metadata: &HandoffMetadata, summary: &mut Handof
     summary.carry_over.referenced_files = files.unwrap_or_default();
 }
 
-/// Returns the summary of a draft: the draft's text with the identity of the handoff, the coverage and the facts that are
-/// carried over.
+/// Returns the summary of a draft: the draft's text with the identity of the handoff, the coverage and the facts that
+/// are carried over.
 fn assemble_summary(
     pending: &PendingDraft,
     step: &StepContext<'_>,
@@ -421,8 +421,8 @@ struct PendingDraft {
 }
 
 impl PendingDraft {
-    /// Returns the draft that is due; `None` when its proposal is stored already, for example because the step is repeated
-    /// after a crash.
+    /// Returns the draft that is due; `None` when its proposal is stored already, for example because the step is
+    /// repeated after a crash.
     ///
     /// # Errors
     ///
@@ -439,7 +439,8 @@ impl PendingDraft {
         Ok(Some(Self { state, in_progress, revision, handoff }))
     }
 
-    /// Returns the result of the step: the proposal, the handoff's new status and the event, which are committed together.
+    /// Returns the result of the step: the proposal, the handoff's new status and the event, which are committed
+    /// together.
     fn propose_summary(
         self,
         step: &StepContext<'_>,
@@ -473,8 +474,8 @@ impl PendingDraft {
         Ok(update)
     }
 
-    /// Returns the result of a draft that the person stopped. If an earlier proposal exists, it awaits a decision again.
-    /// Otherwise the handoff's row is deleted, and only the events in the journal remain.
+    /// Returns the result of a draft that the person stopped. If an earlier proposal exists, it awaits a decision
+    /// again. Otherwise the handoff's row is deleted, and only the events in the journal remain.
     fn stop_draft(self, step: &StepContext<'_>, mut update: GraphUpdate) -> Result<GraphUpdate, StepFailure> {
         if self.revision.is_some() {
             return self.keep_proposal(step, update, None);
@@ -496,8 +497,8 @@ impl PendingDraft {
         Ok(update)
     }
 
-    /// Returns the result of another draft that was stopped or failed: the last good proposal awaits a decision again, and
-    /// `problem` is shown with it.
+    /// Returns the result of another draft that was stopped or failed: the last good proposal awaits a decision
+    /// again, and `problem` is shown with it.
     fn keep_proposal(
         self,
         step: &StepContext<'_>,

@@ -27,7 +27,7 @@ pub(crate) struct DraftSpan {
 struct DraftSpanMetadata {
     /// The iteration of the draft, from 0.
     handoff_iteration: u32,
-    /// Whether the draft follows a person's feedback.
+    /// True if the draft follows a person's feedback.
     has_feedback: bool,
     /// The first [`FEEDBACK_PREVIEW_CHARS`] characters of the feedback, redacted.
     feedback_preview: String,

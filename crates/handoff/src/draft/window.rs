@@ -10,8 +10,8 @@ use facts::{TranscriptItem, TranscriptItemKind};
 
 pub(crate) mod scan_cache;
 
-/// The number of events in a page. It is large enough to make the cost of a query small, and small enough that a page of
-/// long events fits in memory.
+/// The number of events in a page. It is large enough to make the cost of a query small, and small enough that a page
+/// of long events fits in memory.
 const WINDOW_PAGE_ROWS: usize = 250;
 /// The number of messages from the beginning of the thread that are searched for the person's first request.
 const FIRST_REQUEST_ROWS_MAX: usize = 200;
@@ -63,8 +63,8 @@ pub(crate) trait EventVisitor: Send {
     fn is_done(&self) -> bool;
 }
 
-/// The position of the newest conversation event that was read. Events that Segue itself appended after it, about runs and
-/// handoffs, do not belong to the covered range.
+/// The position of the newest conversation event that was read. Events that Segue itself appended after it, about
+/// runs and handoffs, do not belong to the covered range.
 ///
 /// The event's id is part of it, so that a scan notices when a rewind has replaced the event of that seq.
 pub(crate) type ConversationEnd = (Seq, EventId);
@@ -114,8 +114,8 @@ impl HandoffWindow {
         })
     }
 
-    /// Passes every event of the window to `visitor`, in order, and returns the end of the conversation; `None` when the
-    /// window has no conversation event. Progress frames carry the label `what`.
+    /// Passes every event of the window to `visitor`, in order, and returns the end of the conversation; `None` when
+    /// the window has no conversation event. Progress frames carry the label `what`.
     ///
     /// # Errors
     ///
@@ -135,8 +135,8 @@ impl HandoffWindow {
         }
         visitor.skip_to(self.after, self.skipped_messages);
         let mut pager = ThreadPager::starting_after(self.after, what);
-        // Of the events before the conversation, only the first and the last are passed on: their positions complete the
-        // covered range, also in a window without a conversation. Later events outside it are gaps in that range.
+        // Of the events before the conversation, only the first and the last are passed on: their positions complete
+        // the covered range, also in a window without a conversation. Later events outside it are gaps in that range.
         let mut pending: Vec<TranscriptItem> = Vec::new();
         let mut end = None;
         while let Some(events) = pager.next_page(thread).await? {
@@ -162,8 +162,8 @@ impl HandoffWindow {
 
 /// Passes every conversation event after `end` to `visitor` and returns the new end of the conversation.
 ///
-/// Returns `None`, without having passed on an event, when the event at `end` does not exist any more because the thread
-/// was rewound.
+/// Returns `None`, without having passed on an event, when the event at `end` does not exist any more because the
+/// thread was rewound.
 ///
 /// # Errors
 ///
@@ -204,7 +204,7 @@ struct ThreadPager<'a> {
     after: Seq,
     /// The newest seq of the thread; it is read once, when a second page is needed.
     last_seq: Option<Seq>,
-    /// Whether the last page was returned.
+    /// True if the last page was returned.
     is_last: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The log lines about handoffs and their levels (contract §10).
 //!
-//! Every line has the ids of the handoff and of its threads, the run that drafted the summary and the tokens that drafting
-//! used. The lines are for operators of a server; the journal holds the durable record.
+//! Every line has the ids of the handoff and of its threads, the run that drafted the summary and the tokens that
+//! drafting used. The lines are for operators of a server; the journal holds the durable record.
 
 use protocol::{Handoff, Proposal};
 

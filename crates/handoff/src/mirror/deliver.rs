@@ -1,7 +1,7 @@
 //! One attempt to deliver the pending outbox items to the mirror's table, oldest first.
 //!
-//! An item is removed from the outbox only after its row has been written, so a crash in between repeats a row and loses
-//! none. The number of attempts is decided by the caller and by [`MirrorState`].
+//! An item is removed from the outbox only after its row has been written, so a crash in between repeats a row and
+//! loses none. The number of attempts is decided by the caller and by [`MirrorState`].
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -71,8 +71,8 @@ impl MirrorSender {
         self.pool.lock().as_ref().map(|(pool, _)| pool.statistics())
     }
 
-    /// Sends all pending items. While the mirror is degraded, the first batch has a single row, which probes whether the
-    /// database can be written again. `on_progress` gets the number of items sent so far after each batch.
+    /// Sends all pending items. While the mirror is degraded, the first batch has a single row, which probes whether
+    /// the database can be written again. `on_progress` gets the number of items sent so far after each batch.
     ///
     /// # Errors
     ///
@@ -99,8 +99,8 @@ impl MirrorSender {
         }
     }
 
-    /// Checks that the database can be used, and records the result. A flush with an empty outbox needs this, because the
-    /// recorded state may be old.
+    /// Checks that the database can be used, and records the result. A flush with an empty outbox needs this, because
+    /// the recorded state may be old.
     ///
     /// # Errors
     ///
@@ -136,8 +136,8 @@ impl MirrorSender {
         Ok(item.and_then(|item| MirrorState::deserialize(item.payload).ok()).unwrap_or_default())
     }
 
-    /// Returns `rejected` if its item is still in the outbox and still marked as rejected; another process may have sent
-    /// or replaced it.
+    /// Returns `rejected` if its item is still in the outbox and still marked as rejected; another process may have
+    /// sent or replaced it.
     pub(super) async fn current_rejection(
         &self,
         rejected: Option<RejectedSummary>,
@@ -147,8 +147,9 @@ impl MirrorSender {
         Ok(item.and_then(|item| item.payload.get(ERROR_FIELD).is_some().then_some(rejected)))
     }
 
-    /// Sends a batch in one statement and removes its items from the outbox. If the database rejects the statement because
-    /// of its content, the items are sent one by one. An item whose handoff cannot be read counts as rejected.
+    /// Sends a batch in one statement and removes its items from the outbox. If the database rejects the statement
+    /// because of its content, the items are sent one by one. An item whose handoff cannot be read counts as
+    /// rejected.
     async fn send_items(&self, items: Vec<OutboxItem>) -> Result<MirrorDelivery, Error> {
         let (mut readable, mut rejected) = (Vec::new(), 0);
         for item in items {
@@ -221,8 +222,8 @@ impl MirrorSender {
         .map(drop)
     }
 
-    /// Runs `work` for at most [`ATTEMPT_MAX`]. After a connection failure the pool is discarded, because an old connection
-    /// might wait long for an answer; the next attempt opens new ones.
+    /// Runs `work` for at most [`ATTEMPT_MAX`]. After a connection failure the pool is discarded, because an old
+    /// connection might wait long for an answer; the next attempt opens new ones.
     async fn run_attempt<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let result = tokio::time::timeout(ATTEMPT_MAX, work).await.unwrap_or(Err(Error::Timeout));
         let is_connection_lost = matches!(
@@ -241,8 +242,8 @@ impl MirrorSender {
         result
     }
 
-    /// Returns a pool of connections to a database that has the table, and the name of the database user. Opens the pool
-    /// and creates the table if necessary.
+    /// Returns a pool of connections to a database that has the table, and the name of the database user. Opens the
+    /// pool and creates the table if necessary.
     async fn prepared_pool(&self) -> Result<(Pool, Arc<str>), Error> {
         let known = self.pool.lock().clone();
         let pool = match known {

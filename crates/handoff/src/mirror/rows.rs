@@ -1,8 +1,8 @@
 //! The outbox items of the mirror, and the table rows built from them: a row with the accepted summary or, once the
 //! handoff has been deleted from the journal, a deletion row.
 //!
-//! An item names a handoff and contains none of its text. The row is built from the journal at the time of sending, so the
-//! order in which items were replaced makes no difference.
+//! An item names a handoff and contains none of its text. The row is built from the journal at the time of sending,
+//! so the order in which items were replaced makes no difference.
 
 use jiff::Timestamp;
 use journal::{EventQuery, HandoffFilter, OutboxItem, PAGE_ROWS_MAX, Store, SupersededVisibility, Write};
@@ -69,10 +69,11 @@ pub(crate) fn enqueue_write(handoff: &Handoff, accepted_at: Timestamp, now: Time
     })
 }
 
-/// Returns the writes that make the mirror follow the deletion of a thread. They belong in the transaction of the deletion.
+/// Returns the writes that make the mirror follow the deletion of a thread. They belong in the transaction of the
+/// deletion.
 ///
-/// A handoff is deleted with the second of its two threads. The writes enqueue every accepted handoff of the thread, and
-/// the sender finds out from the journal whether the handoff still exists.
+/// A handoff is deleted with the second of its two threads. The writes enqueue every accepted handoff of the thread,
+/// and the sender finds out from the journal whether the handoff still exists.
 ///
 /// # Errors
 ///

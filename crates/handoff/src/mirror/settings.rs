@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-/// The maximum duration of one attempt, including connecting. It leaves enough time for a server with a round-trip time of
-/// half a second.
+/// The maximum duration of one attempt, including connecting. It leaves enough time for a server with a round-trip
+/// time of half a second.
 pub(crate) const ATTEMPT_MAX: Duration = Duration::from_secs(20);
 
 /// The value of `url` that turns the mirror off.

@@ -98,9 +98,9 @@ impl MirrorState {
         (next, (self.status() == MirrorStatus::Degraded).then_some(StatusChange::Recovered))
     }
 
-    /// Returns whether `next`, the state after another failure, adds no information: the mirror was degraded already and
-    /// failed the same way less than [`FAILURE_NOTE_INTERVAL`] ago. Such a state is not stored, because otherwise every
-    /// handoff would cause a commit while the database is unreachable.
+    /// Returns whether `next`, the state after another failure, adds no information: the mirror was degraded already
+    /// and failed the same way less than [`FAILURE_NOTE_INTERVAL`] ago. Such a state is not stored, because otherwise
+    /// every handoff would cause a commit while the database is unreachable.
     pub(crate) fn is_same_failure(&self, next: &Self) -> bool {
         let is_recent =
             |(last, now): (Timestamp, Timestamp)| now.duration_since(last) < FAILURE_NOTE_INTERVAL;

@@ -28,8 +28,8 @@ const INVALID_CONFLICT_TARGET: &str = "42P10";
 /// exceptions, integrity constraints, program limits, and exceptions raised by a trigger.
 const DATA_ERROR_CLASSES: [&str; 4] = ["22", "23", "54", "P0"];
 
-/// The required columns, each with the accepted types under the names that the server gives them. The written values fit
-/// each of the types.
+/// The required columns, each with the accepted types under the names that the server gives them. The written values
+/// fit each of the types.
 const COLUMNS: [(&str, &[&str]); 6] = [
     ("assistant_id", &["text", "character varying"]),
     ("handoff_id", &["uuid", "text", "character varying"]),
@@ -58,8 +58,8 @@ pub struct MirrorRowCounts {
     pub deleted: u64,
 }
 
-/// Creates the table and the views if they are missing, checks the columns of an existing table, and returns the name of
-/// the database user.
+/// Creates the table and the views if they are missing, checks the columns of an existing table, and returns the name
+/// of the database user.
 ///
 /// Missing privileges for the views are only logged, because the rows are written without them.
 ///
@@ -91,8 +91,8 @@ pub(super) async fn prepare_table(pool: &Pool) -> Result<String, Error> {
     Ok(table.user)
 }
 
-/// Upserts the rows in one statement and returns the number of rows that changed. `user` is the name of the database user,
-/// for the advice in an error.
+/// Upserts the rows in one statement and returns the number of rows that changed. `user` is the name of the database
+/// user, for the advice in an error.
 ///
 /// # Errors
 ///

@@ -20,8 +20,8 @@ pub enum ProposalTiming {
 
 /// Returns whether to suggest a handoff for a context of `tokens` tokens in a window of `window` tokens.
 ///
-/// `share` is the part of the window (0.0 to 1.0) from which on a handoff is suggested; 0 never suggests one. `proposed`
-/// is the size of the context at the last suggestion, in tokens.
+/// `share` is the part of the window (0.0 to 1.0) from which on a handoff is suggested; 0 never suggests one.
+/// `proposed` is the size of the context at the last suggestion, in tokens.
 pub fn proposal_timing(tokens: u64, window: u64, share: f64, proposed: Option<u64>) -> ProposalTiming {
     #[expect(clippy::cast_precision_loss, reason = "a share of a window needs no more digits than f64 has")]
     let is_full = share > 0.0 && tokens as f64 >= share * window as f64;

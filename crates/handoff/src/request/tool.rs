@@ -34,8 +34,8 @@ const GOAL_CHARS_MAX: usize = 2_000;
 
 /// The tool `request_handoff`.
 ///
-/// A call is refused while another handoff of the thread is pending. Otherwise the graph jumps to the drafting node, and
-/// the result of the call is deferred until the person has decided.
+/// A call is refused while another handoff of the thread is pending. Otherwise the graph jumps to the drafting node,
+/// and the result of the call is deferred until the person has decided.
 pub struct HandoffTool {
     /// The assistant whose thread is handed off.
     pub assistant_id: AssistantId,
@@ -230,8 +230,8 @@ pub(crate) fn call_result_update(
     Ok(update)
 }
 
-/// Returns the status and text of the tool result for a handoff in its present status. `None` is a handoff whose row was
-/// deleted because the person stopped its first draft.
+/// Returns the status and text of the tool result for a handoff in its present status. `None` is a handoff whose row
+/// was deleted because the person stopped its first draft.
 fn outcome_result(handoff: Option<&Handoff>) -> (ToolStatus, String) {
     let Some(handoff) = handoff else { return (ToolStatus::Error, STOPPED_TEXT.to_owned()) };
     let note = handoff.note.as_deref().map(str::trim).filter(|note| !note.is_empty());

@@ -1,7 +1,7 @@
 //! The node that asks a person for a decision about the proposal, and applies the decision.
 //!
-//! The node has no side effect. The rows that a decision changes are committed together with the decision; effects outside
-//! the journal are an activity that is performed afterwards.
+//! The node has no side effect. The rows that a decision changes are committed together with the decision; effects
+//! outside the journal are an activity that is performed afterwards.
 
 use std::sync::Arc;
 
@@ -82,8 +82,8 @@ impl Node for HandoffApproval {
     }
 
     fn question_lifetime(&self) -> QuestionLifetime {
-        // New messages of the parent do not withdraw the question. They are counted as not covered, and the proposal stays
-        // as it was shown.
+        // New messages of the parent do not withdraw the question. They are counted as not covered, and the proposal
+        // stays as it was shown.
         QuestionLifetime::Thread
     }
 
@@ -141,8 +141,8 @@ impl HandoffApproval {
         }
     }
 
-    /// Returns whether a model for another draft exists: the configured one, or the one that drafted `newest`, which the
-    /// person may have chosen although none is configured.
+    /// Returns whether a model for another draft exists: the configured one, or the one that drafted `newest`, which
+    /// the person may have chosen although none is configured.
     fn can_refine(&self, newest: &Proposal) -> bool {
         self.drafting.model.is_some()
             || matches!(self.drafting.open_named_model(&newest.summary_json.model), Ok(Some(_)))
@@ -254,8 +254,8 @@ impl DecisionContext<'_> {
         Ok(DecisionEffect::new(update, HandoffInput::Accept { child_thread_id }))
     }
 
-    /// Returns the effect of accepting the person's own text. The text is stored as one more proposal, so that an injected
-    /// summary is always a stored proposal.
+    /// Returns the effect of accepting the person's own text. The text is stored as one more proposal, so that an
+    /// injected summary is always a stored proposal.
     async fn accept_edited(&self, edited: EditedSummary) -> Result<DecisionEffect, StepFailure> {
         let mut summary_json = edited.summary_json;
         summary_json.iteration = self.current.iteration + 1;
@@ -273,8 +273,8 @@ impl DecisionContext<'_> {
         Ok(effect)
     }
 
-    /// Returns the effect of going back to the text of iteration `to`. The text is stored as a new proposal, which is asked
-    /// about in the same step.
+    /// Returns the effect of going back to the text of iteration `to`. The text is stored as a new proposal, which is
+    /// asked about in the same step.
     fn revert_proposal(&self, to: u32) -> Result<DecisionEffect, StepFailure> {
         let reverted = self.proposals.iter().find(|proposal| proposal.iteration == to);
         let mut proposal = reverted.ok_or_else(missing_proposal_failure)?.clone();
@@ -312,8 +312,8 @@ impl DecisionContext<'_> {
     }
 }
 
-/// Returns the update that declines or previews the handoff of a thread whose graph state cannot be read. The handoff is
-/// found by its row, so the person can always end it.
+/// Returns the update that declines or previews the handoff of a thread whose graph state cannot be read. The handoff
+/// is found by its row, so the person can always end it.
 ///
 /// # Errors
 ///

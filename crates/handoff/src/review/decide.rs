@@ -1,5 +1,5 @@
-//! The interpretation of a decision about a proposal (contract §6). All functions are pure: they read the proposal and the
-//! decision, and return an outcome or a rejection.
+//! The interpretation of a decision about a proposal (contract §6). All functions are pure: they read the proposal
+//! and the decision, and return an outcome or a rejection.
 
 use protocol::{Decision, HandoffSummary, Interrupt, Proposal};
 use runtime::DecisionRejection;
@@ -46,8 +46,8 @@ pub(crate) struct EditedSummary {
 ///
 /// # Errors
 ///
-/// [`DecisionRejection`]: [`Stale`](DecisionRejection::Stale) when the decision names another text than the current one,
-/// [`Invalid`](DecisionRejection::Invalid) for an unknown field, a wrong type or a value above a limit.
+/// [`DecisionRejection`]: [`Stale`](DecisionRejection::Stale) when the decision names another text than the current
+/// one, [`Invalid`](DecisionRejection::Invalid) for an unknown field, a wrong type or a value above a limit.
 pub(crate) fn decision_outcome(
     shown: &Proposal,
     refinements_left: u32,
@@ -97,8 +97,8 @@ fn check_hash(shown: &Proposal, given: Option<&str>) -> Result<(), DecisionRejec
 
 /// Returns the meaning of an edit.
 ///
-/// A client may send back everything that it was shown, together with the changes. An unchanged field has no effect, and a
-/// changed text takes precedence over changed feedback.
+/// A client may send back everything that it was shown, together with the changes. An unchanged field has no effect,
+/// and a changed text takes precedence over changed feedback.
 fn edit_outcome(
     shown: &Proposal,
     refinements_left: u32,
@@ -215,8 +215,8 @@ fn redraft_outcome(redraft: &Value) -> Result<DecisionOutcome, DecisionRejection
     }
 }
 
-/// Returns the outcome of the arguments `summary_md` and `title`. Without a change to either, the proposal is accepted as
-/// it was shown.
+/// Returns the outcome of the arguments `summary_md` and `title`. Without a change to either, the proposal is
+/// accepted as it was shown.
 fn markdown_outcome(
     shown: &Proposal,
     args: &Map<String, Value>,

@@ -110,8 +110,8 @@ pub(crate) fn parse_markdown(
     check_limits(shown, HandoffSummary { body, ..summary }, submitted.text, locations)
 }
 
-/// Parses a summary from the JSON that a client sent: `title`, `tldr` and `body`. All other fields are those of the shown
-/// summary.
+/// Parses a summary from the JSON that a client sent: `title`, `tldr` and `body`. All other fields are those of the
+/// shown summary.
 ///
 /// # Errors
 ///
@@ -146,8 +146,8 @@ fn user_summary(shown: &HandoffSummary) -> HandoffSummary {
     HandoffSummary { model: AUTHOR.to_owned(), tokens_used: 0, ..shown.clone() }
 }
 
-/// The lines of the submitted Markdown to name in errors. A location is `None` for a part that is unchanged or that came in
-/// a separate field or as JSON.
+/// The lines of the submitted Markdown to name in errors. A location is `None` for a part that is unchanged or that
+/// came in a separate field or as JSON.
 #[derive(Debug, Default)]
 struct TextLocations {
     /// The line of the title.
@@ -195,9 +195,9 @@ fn check_limits(
 
 /// Groups bullets into items and returns each item with the line it starts on.
 ///
-/// Bullets that equal a shown item become that item, with its references and its verified mark, because an edit elsewhere
-/// does not concern it. Any other bullet becomes an item of the person's own, which counts as verified. Consecutive tasks
-/// of the person's own are one item.
+/// Bullets that equal a shown item become that item, with its references and its verified mark, because an edit
+/// elsewhere does not concern it. Any other bullet becomes an item of the person's own, which counts as verified.
+/// Consecutive tasks of the person's own are one item.
 ///
 /// The cost is quadratic in the number of shown items, which is small.
 fn match_items(shown: &[SummaryItem], mut bullets: &[EditedBullet]) -> Vec<(SummaryItem, LineLocation)> {
@@ -241,8 +241,9 @@ fn match_items(shown: &[SummaryItem], mut bullets: &[EditedBullet]) -> Vec<(Summ
     body
 }
 
-/// Returns the indexes of the shown items that the bullets start with: all remaining items of the kind in order, or else
-/// the single item with the most lines. `known` holds each shown item with its lines; a matched item has no lines left.
+/// Returns the indexes of the shown items that the bullets start with: all remaining items of the kind in order, or
+/// else the single item with the most lines. `known` holds each shown item with its lines; a matched item has no
+/// lines left.
 fn matching_items(known: &[(&SummaryItem, Vec<String>)], bullets: &[EditedBullet]) -> Vec<usize> {
     let Some(kind) = bullets.first().map(|bullet| bullet.kind) else { return Vec::new() };
     let mut of_kind: Vec<usize> = (0..known.len())

@@ -44,7 +44,7 @@ pub(crate) struct ReviewContext {
     pub(crate) uncovered_messages: u64,
     /// The number of refinements that remain; 0 also when no model could refine.
     pub(crate) remaining_refinements: u32,
-    /// Whether all refinements are used up.
+    /// True if all refinements are used up.
     pub(crate) is_refinement_limit_reached: bool,
     /// All feedback so far, oldest first.
     pub(crate) feedback_history: Vec<String>,
@@ -84,8 +84,8 @@ pub(crate) fn review_payload(
         args.insert("problem".to_owned(), json!(problem.problem));
         args.extend(problem.unused_feedback.iter().map(|text| ("unused_feedback".to_owned(), json!(text))));
     }
-    // The decision `edit` carries feedback, so it is not allowed at the limit of refinements. The person can still edit by
-    // approving a text of their own.
+    // The decision `edit` carries feedback, so it is not allowed at the limit of refinements. The person can still
+    // edit by approving a text of their own.
     let allowed = ["approve", "edit", "reject", "preview"].into_iter();
     let allowed = allowed
         .filter(|name| *name != "edit" || !context.is_refinement_limit_reached)

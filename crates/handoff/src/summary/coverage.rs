@@ -1,7 +1,7 @@
 //! The coverage ledger of a summary: for every event from the first to the last, how it reached the summarizer.
 //!
-//! The ledger consists of disjoint seq ranges that together are complete. It records the work of the selection and makes no
-//! decision of its own.
+//! The ledger consists of disjoint seq ranges that together are complete. It records the work of the selection and
+//! makes no decision of its own.
 
 use protocol::handoff::summary::SeqRange;
 use protocol::{Coverage, Seq};
@@ -80,8 +80,8 @@ struct CoverageRun {
 }
 
 impl CoverageBuilder {
-    /// Records the class of the next message. Seqs between it and the previous event count as excluded. A seq that is not
-    /// greater than the previous one is ignored.
+    /// Records the class of the next message. Seqs between it and the previous event count as excluded. A seq that is
+    /// not greater than the previous one is ignored.
     pub fn add_message(&mut self, seq: Seq, class: CoverageClass) {
         self.messages += u64::from(self.add_position(seq, class));
     }
@@ -91,8 +91,8 @@ impl CoverageBuilder {
         self.add_position(seq, CoverageClass::Excluded);
     }
 
-    /// Records the seqs after the previous event, or from the first of the thread on, up to `last` as excluded. `messages`
-    /// of them are messages.
+    /// Records the seqs after the previous event, or from the first of the thread on, up to `last` as excluded.
+    /// `messages` of them are messages.
     pub(crate) fn skip_to(&mut self, last: Seq, messages: u64) {
         let first = self.runs.last().map_or(1, |run| run.last + 1);
         if first <= last {
@@ -131,8 +131,8 @@ impl CoverageBuilder {
         }
     }
 
-    /// Returns the ledger of all recorded events. `refined` replaces the classes of single messages; of two claims for the
-    /// same message the weaker one counts. The result has at most [`COVERAGE_RANGES_MAX`] ranges.
+    /// Returns the ledger of all recorded events. `refined` replaces the classes of single messages; of two claims
+    /// for the same message the weaker one counts. The result has at most `COVERAGE_RANGES_MAX` ranges.
     pub fn finish(&self, mut refined: Vec<(Seq, CoverageClass)>) -> Coverage {
         refined.sort_unstable();
         let mut runs = join_runs(refine_runs(&self.runs, &refined));
@@ -152,8 +152,8 @@ impl CoverageBuilder {
     }
 }
 
-/// Splits runs so that each seq in `refined` has the class given there. `refined` is sorted, and of several claims for a
-/// seq the last one counts.
+/// Splits runs so that each seq in `refined` has the class given there. `refined` is sorted, and of several claims
+/// for a seq the last one counts.
 fn refine_runs(runs: &[CoverageRun], refined: &[(Seq, CoverageClass)]) -> Vec<CoverageRun> {
     let mut out = Vec::with_capacity(runs.len() + 2 * refined.len());
     let mut refined = refined.iter().copied().peekable();
@@ -189,11 +189,11 @@ fn join_runs(runs: Vec<CoverageRun>) -> Vec<CoverageRun> {
     out
 }
 
-/// Reduces the number of runs: every other one of the shorter half of the runs takes the class of a neighbor with a weaker
-/// claim and joins it.
+/// Reduces the number of runs: every other one of the shorter half of the runs takes the class of a neighbor with a
+/// weaker claim and joins it.
 ///
-/// Short runs are chosen so that few events lose their claim. A claim only ever becomes weaker, so the ledger never states
-/// more than what happened. If no run can be joined this way, adjacent runs are merged in pairs.
+/// Short runs are chosen so that few events lose their claim. A claim only ever becomes weaker, so the ledger never
+/// states more than what happened. If no run can be joined this way, adjacent runs are merged in pairs.
 fn coarsen_runs(mut runs: Vec<CoverageRun>) -> Vec<CoverageRun> {
     let length = |run: &CoverageRun| run.last - run.first;
     let mut lengths: Vec<Seq> =
@@ -267,8 +267,8 @@ mod tests {
         CoverageClass::Excluded,
     ];
 
-    /// Generates the recorded events of a thread: the distance to the previous seq, whether the event is a message, and the
-    /// index of its class.
+    /// Generates the recorded events of a thread: the distance to the previous seq, whether the event is a message,
+    /// and the index of its class.
     fn recorded_events() -> impl Strategy<Value = Vec<(u64, bool, usize)>> {
         prop::collection::vec((1u64..4, prop::bool::weighted(0.7), 0usize..4), 1..300)
     }

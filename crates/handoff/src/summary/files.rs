@@ -21,9 +21,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// Returns the state of the files that the items of `summary` name and of the modified files, at most
 /// [`REFERENCED_FILES_MAX`].
 ///
-/// Files outside `workspace`, by their path or through a symbolic link, are left out. A bare file name that does not exist
-/// is left out too, because it may be short for any path. A file larger than [`REFERENCED_BYTES_MAX`] and anything that is
-/// not a regular file get no hash.
+/// Files outside `workspace`, by their path or through a symbolic link, are left out. A bare file name that does not
+/// exist is left out too, because it may be short for any path. A file larger than [`REFERENCED_BYTES_MAX`] and
+/// anything that is not a regular file get no hash.
 ///
 /// The function blocks on the file system.
 pub fn referenced_files(summary: &HandoffSummary, workspace: &Path) -> Vec<ReferencedFile> {
@@ -43,8 +43,8 @@ pub fn referenced_files(summary: &HandoffSummary, workspace: &Path) -> Vec<Refer
     files
 }
 
-/// Returns the paths named in the items, then those of the modified files. A short path is replaced by the known file it is
-/// the end of.
+/// Returns the paths named in the items, then those of the modified files. A short path is replaced by the known file
+/// it is the end of.
 fn named_paths(summary: &HandoffSummary) -> Vec<String> {
     let CarryOver { files_modified, files_read, .. } = &summary.carry_over;
     let known: Vec<&String> = files_modified.iter().chain(files_read).collect();
@@ -67,8 +67,8 @@ fn is_path_suffix(path: &str, suffix: &str) -> bool {
         .is_some_and(|folder| folder.is_empty() || folder.ends_with('/') || suffix.starts_with('/'))
 }
 
-/// Returns `path` relative to the workspace; `None` when it leaves the workspace, is the workspace itself, or begins with
-/// `~`. `root` is the canonical path of `workspace`.
+/// Returns `path` relative to the workspace; `None` when it leaves the workspace, is the workspace itself, or begins
+/// with `~`. `root` is the canonical path of `workspace`.
 fn path_in_workspace(path: &str, workspace: &Path, root: &Path) -> Option<PathBuf> {
     let path = Path::new(path);
     let relative = match path.is_absolute() {
@@ -92,8 +92,8 @@ fn path_in_workspace(path: &str, workspace: &Path, root: &Path) -> Option<PathBu
     (!is_home && inside.iter().next().is_some()).then_some(inside)
 }
 
-/// Returns the state of the file at `location`, reported under the name `path`; `None` when a link leads outside `root` or
-/// the file system refuses access.
+/// Returns the state of the file at `location`, reported under the name `path`; `None` when a link leads outside
+/// `root` or the file system refuses access.
 fn inspect_file(path: String, location: &Path, root: &Path) -> Option<ReferencedFile> {
     let real = match location.canonicalize() {
         Ok(real) => real,

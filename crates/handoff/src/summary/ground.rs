@@ -1,5 +1,5 @@
-//! Grounding: checks that every name in a summary's items occurs in the messages it covers, and marks the items for which
-//! that is not true as unverified.
+//! Grounding: checks that every name in a summary's items occurs in the messages it covers, and marks the items for
+//! which that is not true as unverified.
 //!
 //! Grounding compares names, not meaning, so a false sentence without names passes. Text that Segue itself wrote is no
 //! evidence.
@@ -46,7 +46,7 @@ struct TrackedName {
     pattern: NamePattern,
     /// The indexes of the items that contain the name.
     item_indexes: Vec<usize>,
-    /// Whether the name was found.
+    /// True if the name was found.
     is_found: bool,
 }
 
@@ -57,9 +57,9 @@ pub struct NamePattern {
     spellings: Vec<String>,
     /// The class, which decides where a name may begin and end in a longer word.
     class: NameClass,
-    /// Whether the item's text was cut off before the name, so that the name may be the end of a longer one.
+    /// True if the item's text was cut off before the name, so that the name may be the end of a longer one.
     open_before: bool,
-    /// Whether the item's text was cut off after the name, so that the name may be the beginning of a longer one.
+    /// True if the item's text was cut off after the name, so that the name may be the beginning of a longer one.
     open_after: bool,
 }
 
@@ -127,8 +127,8 @@ impl GroundingCheck {
         }
     }
 
-    /// Searches the lines of a selection, each of which begins with the seq of its event in brackets. A line without a seq
-    /// was written by Segue and is skipped.
+    /// Searches the lines of a selection, each of which begins with the seq of its event in brackets. A line without
+    /// a seq was written by Segue and is skipped.
     pub fn search_selection(&mut self, lines: &str) {
         if !self.is_done() {
             self.search_text(&event_text(lines));
@@ -242,8 +242,8 @@ impl GroundingCheck {
         missing
     }
 
-    /// Marks every item of `summary` as verified or unverified, and returns the number of unverified ones. `summary` must be
-    /// the one that the search was created for.
+    /// Marks every item of `summary` as verified or unverified, and returns the number of unverified ones. `summary`
+    /// must be the one that the search was created for.
     pub fn mark_summary(self, summary: &mut HandoffSummary) -> usize {
         self.mark_items(&mut summary.body)
     }
@@ -280,8 +280,8 @@ impl NamePattern {
     }
 }
 
-/// Returns whether a number is a part of a longer one in the item's own `text`, as in a version. Such a fragment would never
-/// be found on its own, so it is not searched for.
+/// Returns whether a number is a part of a longer one in the item's own `text`, as in a version. Such a fragment
+/// would never be found on its own, so it is not searched for.
 fn is_number_fragment(text: &str, name: &NameMention<'_>) -> bool {
     // `display_name` is a slice of `text`, so its offset is the distance of the two pointers.
     let start = name.display_name.as_ptr().addr() - text.as_ptr().addr();
@@ -354,8 +354,8 @@ fn group_digits(digits: &str) -> String {
 /// The labels with which lines of a selection may begin. A colon ends the label.
 const SPEAKERS: [&str; 3] = ["User", "Assistant", "Result"];
 
-/// Returns the text of events in the lines of a selection: without seqs in brackets, without labels, and without lines that
-/// have no seq.
+/// Returns the text of events in the lines of a selection: without seqs in brackets, without labels, and without
+/// lines that have no seq.
 fn event_text(lines: &str) -> String {
     let mut out = String::with_capacity(lines.len());
     for line in lines.lines() {

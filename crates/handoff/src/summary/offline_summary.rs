@@ -1,5 +1,5 @@
-//! The offline summary: a summary built from the facts of a thread without a model, within a token budget, the most needed
-//! facts first.
+//! The offline summary: a summary built from the facts of a thread without a model, within a token budget, the most
+//! needed facts first.
 //!
 //! Every name in it comes from the thread; only the labels and the fallback sentences are fixed texts.
 
@@ -21,7 +21,8 @@ mod tests;
 
 /// The maximum number of seqs that an item refers to.
 const REFS_MAX: usize = 12;
-/// The maximum length of the title, in grapheme clusters. A short title suffices, because the objective repeats it in full.
+/// The maximum length of the title, in grapheme clusters. A short title suffices, because the objective repeats it in
+/// full.
 const TITLE_GRAPHEMES: usize = 64;
 /// The number of bytes at the beginning of a request in which a sentence for the title is searched.
 const TITLE_BYTES_MAX: usize = 2_000;
@@ -50,11 +51,11 @@ pub(crate) struct SummaryLine {
     pub refs: Vec<Seq>,
 }
 
-/// Returns the offline summary of `facts`, for the child thread's `goal` if there is one, in about `tokens_max` tokens of
-/// Markdown.
+/// Returns the offline summary of `facts`, for the child thread's `goal` if there is one, in about `tokens_max`
+/// tokens of Markdown.
 ///
-/// The function never fails: there is a summary for any facts, even for an empty thread. A budget too small for any summary
-/// is exceeded; [`render::fit_summary`] then cuts as far as a valid summary allows.
+/// The function never fails: there is a summary for any facts, even for an empty thread. A budget too small for any
+/// summary is exceeded; [`render::fit_summary`] then cuts as far as a valid summary allows.
 pub fn build_offline_summary(
     facts: &ConversationFacts,
     goal: Option<&GoalMatcher>,
@@ -68,8 +69,8 @@ pub fn build_offline_summary(
     let source = SectionSource { facts, goal, statements: &section::ranked_statements(facts, goal) };
     loop {
         let body = plan_body(&source, chars_max);
-        // The sections are planned in characters before escaping. If escapes make the text too long, the plan is repeated
-        // with fewer characters.
+        // The sections are planned in characters before escaping. If escapes make the text too long, the plan is
+        // repeated with fewer characters.
         let fits = tokens::fits(&render::render_markdown(&title, &tldr, &body), tokens_max);
         if fits || chars_max < 80 {
             return OfflineSummary { title, tldr, body, carry_over: facts.carry_over() };
@@ -83,8 +84,8 @@ fn headings_chars() -> usize {
     SummaryItemKind::ALL.into_iter().map(|kind| render::heading(kind).len() + "\n### \n".len()).sum()
 }
 
-/// Builds the sections within `chars_max` characters. A first pass gives each section its share; a second pass gives the
-/// characters that are left to sections that need more, the most needed first.
+/// Builds the sections within `chars_max` characters. A first pass gives each section its share; a second pass gives
+/// the characters that are left to sections that need more, the most needed first.
 fn plan_body(source: &SectionSource<'_>, chars_max: usize) -> Vec<SummaryItem> {
     let mut used = Vec::with_capacity(SECTIONS.len());
     let mut shown = ShownText::default();
@@ -125,8 +126,8 @@ fn line_chars(lines: &[SummaryLine]) -> usize {
     lines.iter().map(|line| line.text.chars().count() + "- \n".len()).sum()
 }
 
-/// Combines the lines of each kind into one item. If fewer than [`BODY_ITEMS_MIN`] kinds have lines, fallback sentences are
-/// added.
+/// Combines the lines of each kind into one item. If fewer than [`BODY_ITEMS_MIN`] kinds have lines, fallback
+/// sentences are added.
 fn build_items(
     facts: &ConversationFacts,
     sections: Vec<(SummaryItemKind, Vec<SummaryLine>)>,
@@ -179,8 +180,8 @@ fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, &'static str); 4] 
     ]
 }
 
-/// Returns the request that states the objective: the first recent one with enough content words, else the thread's first
-/// request if it has enough, else the recent request with the most, else any request.
+/// Returns the request that states the objective: the first recent one with enough content words, else the thread's
+/// first request if it has enough, else the recent request with the most, else any request.
 pub(crate) fn objective_request(facts: &ConversationFacts) -> Option<&Quote> {
     let recent = || facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from);
     let has_enough_words = |quote: &&Quote| count_content_words(&quote.text) >= REQUEST_WEIGHT_MIN;
@@ -192,8 +193,8 @@ pub(crate) fn objective_request(facts: &ConversationFacts) -> Option<&Quote> {
         .or(facts.first_request.as_ref())
 }
 
-/// Returns the title: the first sentence of the goal, else of the objective request, else of an earlier summary, else of the
-/// assistant's first statement.
+/// Returns the title: the first sentence of the goal, else of the objective request, else of an earlier summary, else
+/// of the assistant's first statement.
 fn title(facts: &ConversationFacts, goal: Option<&str>) -> String {
     let request =
         goal.map(str::to_owned).or_else(|| objective_request(facts).map(|quote| quote.text.clone()));
@@ -223,8 +224,8 @@ fn with_short_paths(text: &str) -> String {
     text.split(' ').map(short).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the first of the first eight sentences with at least three content words, else the first sentence, without its
-/// final punctuation and with a capital first letter.
+/// Returns the first of the first eight sentences with at least three content words, else the first sentence, without
+/// its final punctuation and with a capital first letter.
 fn first_sentence(text: &str) -> String {
     let text = strip_tags(head(text, TITLE_BYTES_MAX));
     let sentences: Vec<String> = model::sentence_ranking::split_sentences(&text)
@@ -247,8 +248,8 @@ fn first_sentence(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Returns the state of the work in one sentence: changed files, the last check, open tasks, and whether the last request
-/// was answered.
+/// Returns the state of the work in one sentence: changed files, the last check, open tasks, and whether the last
+/// request was answered.
 fn tldr(facts: &ConversationFacts) -> String {
     if facts.messages == 0 {
         return "This thread has no messages.".to_owned();

@@ -1,9 +1,9 @@
 //! Rendering a summary to the Markdown that is shown, stored and injected, and cutting a summary to a token budget.
 //!
-//! The texts in a summary are data. In the JSON they have no characters that hide or reorder others. In the Markdown they
-//! are also escaped, so that a text can neither end the block that contains it nor break the Markdown around it. Escaping
-//! is idempotent: neutralizing the Markdown again for a prompt does not change it, so the injected text equals the shown
-//! one byte for byte.
+//! The texts in a summary are data. In the JSON they have no characters that hide or reorder others. In the Markdown
+//! they are also escaped, so that a text can neither end the block that contains it nor break the Markdown around it.
+//! Escaping is idempotent: neutralizing the Markdown again for a prompt does not change it, so the injected text
+//! equals the shown one byte for byte.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -22,8 +22,8 @@ mod tests;
 
 /// The length in grapheme clusters at which a title, a TL;DR or a last sentence is not shortened further.
 const GRAPHEMES_MIN: usize = 24;
-/// The cost, in characters of ordinary text, above which a text of so few grapheme clusters is shortened further. Such a
-/// text has letters with many combining marks, or signs that take many tokens each.
+/// The cost, in characters of ordinary text, above which a text of so few grapheme clusters is shortened further.
+/// Such a text has letters with many combining marks, or signs that take many tokens each.
 const DENSE_CHARS_MIN: usize = 4 * GRAPHEMES_MIN;
 
 /// A summary within its budget.
@@ -129,8 +129,9 @@ pub(crate) fn strip_hidden(text: &str) -> String {
 /// The characters that can start a Markdown block and are escaped with a backslash.
 const BLOCK_SIGNS: [char; 11] = ['#', '>', '<', '|', '~', '[', '-', '*', '+', '_', '='];
 
-/// Escapes the start of a line that Markdown would read as a block: a heading, list, quote, fence, rule, table or HTML. A
-/// line that begins with such an escape gets another one, so that [`unescape_block_start`] restores every line.
+/// Escapes the start of a line that Markdown would read as a block: a heading, list, quote, fence, rule, table or
+/// HTML. A line that begins with such an escape gets another one, so that [`unescape_block_start`] restores every
+/// line.
 ///
 /// The boxes of a task list stay, because they are meant as such.
 fn escape_block_start(line: &str) -> String {
@@ -193,8 +194,8 @@ pub fn fit_summary(mut summary: HandoffSummary, tokens_max: u64) -> FittedSummar
     let mut md = render_summary(&summary);
     let tokens_before = tokens::estimate_tokens(&md);
     let mut is_cut = false;
-    // No single text can be longer than the whole budget, so an oversized one is cut to it at once. This bounds the number
-    // of rounds.
+    // No single text can be longer than the whole budget, so an oversized one is cut to it at once. This bounds the
+    // number of rounds.
     let graphemes_max = usize::try_from(tokens_max.saturating_mul(CHARS_PER_TOKEN)).unwrap_or(usize::MAX);
     while !tokens::fits(&md, tokens_max) && shorten_once(&mut summary, graphemes_max) {
         is_cut = true;
@@ -230,8 +231,8 @@ fn shorten_once(summary: &mut HandoffSummary, graphemes_max: usize) -> bool {
         || shorten(&mut summary.title, TITLE_GRAPHEMES_MAX)
 }
 
-/// Removes the last item of the least needed kind. A kind loses its only item just when no kind has more than one. Returns
-/// false when there is no item.
+/// Removes the last item of the least needed kind. A kind loses its only item just when no kind has more than one.
+/// Returns false when there is no item.
 fn drop_item(body: &mut Vec<SummaryItem>) -> bool {
     let count = |kind: &SummaryItemKind| body.iter().filter(|item| item.kind == *kind).count();
     let repeated = DROP_ORDER.into_iter().find(|kind| count(kind) > 1);
@@ -243,8 +244,8 @@ fn drop_item(body: &mut Vec<SummaryItem>) -> bool {
     index.is_some()
 }
 
-/// Cuts `text` to `graphemes_max` grapheme clusters, then removes its last line, else its last sentence, else the end of
-/// its only sentence. Returns false when `text` is as short as it may get.
+/// Cuts `text` to `graphemes_max` grapheme clusters, then removes its last line, else its last sentence, else the end
+/// of its only sentence. Returns false when `text` is as short as it may get.
 fn drop_sentence(text: &mut String, graphemes_max: usize) -> bool {
     let length_before = text.len();
     *text = truncate_with_ellipsis(text, graphemes_max.max(DENSE_CHARS_MIN));
@@ -262,8 +263,8 @@ fn drop_sentence(text: &mut String, graphemes_max: usize) -> bool {
     }
 }
 
-/// Cuts `text` to two thirds of its length, or to `graphemes_max` if that is less. Returns false when it is as short as it
-/// may get.
+/// Cuts `text` to two thirds of its length, or to `graphemes_max` if that is less. Returns false when it is as short
+/// as it may get.
 fn shorten(text: &mut String, graphemes_max: usize) -> bool {
     let graphemes = text.graphemes(true).count();
     let target = (graphemes * 2 / 3).min(graphemes_max);

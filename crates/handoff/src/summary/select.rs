@@ -43,8 +43,8 @@ pub struct TranscriptSelection {
     pub facts: String,
     /// The summary of the last compaction or of an import; empty when there is none.
     pub summary_so_far: String,
-    /// The person's requests in order, one a line with its seq in brackets. The first, the last and the unanswered requests
-    /// are always included; the last one says whether it was answered.
+    /// The person's requests in order, one a line with its seq in brackets. The first, the last and the unanswered
+    /// requests are always included; the last one says whether it was answered.
     pub requests: String,
     /// The newest events and those that are about the goal, in order, one a line with its seq in brackets.
     pub events: String,
@@ -65,7 +65,8 @@ impl TranscriptSelection {
 }
 
 impl TranscriptSelector {
-    /// Returns the selection within about `tokens_max` tokens. `facts` must come from the events that this selector visited.
+    /// Returns the selection within about `tokens_max` tokens. `facts` must come from the events that this selector
+    /// visited.
     ///
     /// Requests that are always included may exceed a very small budget.
     pub fn select(&self, facts: &ConversationFacts, tokens_max: u64) -> TranscriptSelection {
@@ -96,8 +97,8 @@ impl TranscriptSelector {
         }
     }
 
-    /// Returns the requests within the budget, in order. The first, the last and the unanswered ones are always included;
-    /// then come those that are about the goal, then the newest. `claims` gets the coverage of each.
+    /// Returns the requests within the budget, in order. The first, the last and the unanswered ones are always
+    /// included; then come those that are about the goal, then the newest. `claims` gets the coverage of each.
     fn select_requests(
         &self,
         facts: &ConversationFacts,
@@ -160,8 +161,8 @@ impl TranscriptSelector {
         lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the lines of the selected events, in order. `claims` holds the coverage of the requests and gets the coverage
-    /// of the events.
+    /// Returns the lines of the selected events, in order. `claims` holds the coverage of the requests and gets the
+    /// coverage of the events.
     fn select_events(
         &self,
         facts: &ConversationFacts,

@@ -70,8 +70,8 @@ pub struct OutcomeStatistics {
 }
 
 impl HandoffStatistics {
-    /// Adds a handoff under the outcome of `status`. The caller passes the status, because a handoff that is too old counts
-    /// as expired before its row says so.
+    /// Adds a handoff under the outcome of `status`. The caller passes the status, because a handoff that is too old
+    /// counts as expired before its row says so.
     pub fn add_handoff(&mut self, status: HandoffStatus, sample: HandoffSample<'_>) {
         self.handoffs += 1;
         self.outcomes.entry(status.outcome()).or_default().add_handoff(sample);
@@ -124,8 +124,8 @@ fn round_millis(duration: jiff::SignedDuration) -> i128 {
     (duration.as_nanos() + 500_000).div_euclid(1_000_000)
 }
 
-/// Returns the discrete percentile of sorted values: the smallest value that `percent` percent of them do not exceed, as
-/// `percentile_disc` in SQL. Returns `None` for no values.
+/// Returns the discrete percentile of sorted values: the smallest value that `percent` percent of them do not exceed,
+/// as `percentile_disc` in SQL. Returns `None` for no values.
 fn percentile(sorted: &[u64], percent: usize) -> Option<u64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()

@@ -139,8 +139,8 @@ fn m7_carried_over_facts_occur_in_the_conversation() {
     });
 }
 
-/// Returns the expected carried-over text of a request: `carried` if it was redacted or cut because of its length, else the
-/// whole request.
+/// Returns the expected carried-over text of a request: `carried` if it was redacted or cut because of its length,
+/// else the whole request.
 fn handoff_text<'a>(request: &'a str, carried: Option<&'a str>) -> &'a str {
     match carried {
         Some(carried)

@@ -228,7 +228,7 @@ impl RowChecksum {
     }
 
     /// Returns the sum in hexadecimal digits.
-    pub(super) fn to_hex(&self) -> String {
+    pub(super) fn to_hex(self) -> String {
         self.digest.iter().rev().map(|word| format!("{word:016x}")).collect()
     }
 }

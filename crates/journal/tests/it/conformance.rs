@@ -1,4 +1,4 @@
-//! What every backend of the journal must guarantee. Each function takes an empty store; nothing here knows which.
+//! The guarantees of every backend of the journal. Each function takes an empty store and does not know its engine.
 
 pub mod artifacts;
 pub mod feedback;
@@ -11,13 +11,13 @@ pub mod search;
 pub mod threads;
 pub mod transcript_copy;
 pub mod owners {
-    //! What belongs to whom.
+    //! Ownership and isolation.
 
     pub mod isolation;
     pub mod keys;
 }
 pub mod tiers {
-    //! What outlives a context.
+    //! Medium-term memory and items.
 
     pub mod context_versions;
     pub mod items;
@@ -26,7 +26,7 @@ pub mod tiers {
     pub mod summary_removal;
 }
 pub mod work {
-    //! What runs, what waits, and where it goes on from.
+    //! Runs, queues and checkpoints.
 
     pub mod checkpoints;
     pub mod queue;

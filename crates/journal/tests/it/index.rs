@@ -1,5 +1,4 @@
-//! What the search index is made of: an older database gets it when it is opened, and what was deleted
-//! leaves no row in it.
+//! The search index: an older database gets one when it is opened, and deleted rows leave nothing in it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A process that talks and condenses is killed a thousand times, wherever it is: history stays complete.
+//! A process that appends and compacts is killed a thousand times at random points: history stays complete.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl SplitMix64 {
     }
 }
 
-/// The work of a child: for ever says what follows the last thing said, and condenses what has grown long. The messages
+/// The work of a child: it appends the next message forever, and compacts the thread when it has grown long. The messages
 /// are the numbers from 1.
 pub async fn converse(store: &dyn Store, thread_id: ThreadId) {
     let mut said = store.thread(thread_id).await.unwrap().unwrap().message_count;

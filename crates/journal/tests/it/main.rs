@@ -51,7 +51,7 @@ mod backends {
         wait_timeout: Duration::from_secs(10),
     };
 
-    /// What one owner has is a whole store to them.
+    /// A store that is scoped to one owner passes the same suite.
     pub async fn scoped() -> ((), SharedStore) {
         ((), Arc::new(ScopedStore::new(sqlite_memory().await.1, OwnerScope::Owner(None))))
     }
@@ -279,7 +279,7 @@ against_every_backend! {
         a_ranking_has_its_limits;
 }
 
-/// What holds between owners, and of processes, needs a store of everybody's.
+/// Guarantees between owners and between processes need an unscoped store.
 macro_rules! against_every_store {
     ($($rooms:tt)*) => {
         mod owners {

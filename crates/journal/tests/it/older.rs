@@ -14,13 +14,13 @@ use crate::conformance::fixtures::{
 /// The newest version there is.
 pub const NEWEST: u32 = 6;
 
-/// What the third migration made.
+/// Undoes the third migration.
 const SINCE_VERSION_2: &str = "
     DELETE FROM search_index WHERE rowid IN (SELECT handoff_key - (2 << 48) FROM handoff_index);
     DROP TRIGGER handoff_index_gone;
     DROP TABLE handoff_index;";
 
-/// What the fourth migration made.
+/// Undoes the fourth migration.
 const SINCE_VERSION_3: &str = "
     DROP INDEX thread_heads_recent;
     ALTER TABLE thread_heads DROP COLUMN owner;
@@ -44,10 +44,10 @@ const SINCE_VERSION_3: &str = "
     DROP INDEX events_rewinds;
     DROP TABLE api_keys;";
 
-/// What the fifth migration made.
+/// Undoes the fifth migration.
 const SINCE_VERSION_4: &str = "DROP TABLE replicas;";
 
-/// What the sixth migration made. The index has words that nothing says, and is said to be whole.
+/// Undoes the sixth migration. The index holds words that occur nowhere and is marked as complete.
 const SINCE_VERSION_5: &str = "
     DROP TABLE search_index;
     CREATE VIRTUAL TABLE search_index USING fts5 (

@@ -1,6 +1,7 @@
-//! What only an engine that is a server, which many processes share, can suffer.
+//! Failures that only an engine shared by several processes can have.
 
 mod broken;
+mod notifications;
 pub mod races;
 mod random_workload;
 mod tokenizer_parity;

@@ -1,4 +1,4 @@
-//! What the SQLite backend promises beyond the trait: files, restarts, the rows other rooms read, closing.
+//! Guarantees of the SQLite backend beyond the trait: files, restarts, rows read by other crates, closing.
 
 mod size;
 

@@ -15,7 +15,7 @@ const CONSENT_FILE: &str = "consent.json";
 /// Held locked while an answer is added to the file, which is replaced and so cannot be locked itself.
 const LOCK_FILE: &str = "consent.lock";
 
-/// What a person said about a server of the project.
+/// A person's decision about a server of the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConsentDecision {

@@ -35,7 +35,7 @@ enum TextSegment<'a> {
     Variable { name: &'a str, default: Option<&'a str> },
 }
 
-/// What looks like a variable but has no end or no name is text.
+/// Splits a text into literal segments and variables. A variable without an end or a name is literal text.
 fn split_segments(text: &str) -> Vec<TextSegment<'_>> {
     let mut parts = Vec::new();
     let mut rest = text;

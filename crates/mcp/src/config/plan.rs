@@ -13,7 +13,7 @@ use crate::config::consent::{ConsentDecision, ProjectConsents};
 use crate::config::expand::{expand_variables, variable_names};
 use crate::config::project::ProjectServers;
 
-/// Who wrote a server down.
+/// The author of a server's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigOrigin {
     /// The user, in `config.toml`.
@@ -27,19 +27,19 @@ pub enum ConfigOrigin {
 pub struct PlannedServer {
     /// Its name.
     pub name: String,
-    /// Who wrote it down.
+    /// The author of the configuration.
     pub origin: ConfigOrigin,
-    /// What it would start or reach, as written: a command line or an address. For a person to judge.
+    /// The command line or address of the server, as written, for a person to judge.
     pub target: String,
     /// The variables of the environment it reads; their values go to the server.
     pub variables: Vec<String>,
     /// Lowercase hex SHA-256 of the description.
     pub sha256: String,
-    /// What comes of it.
+    /// The readiness of the server.
     pub readiness: ServerReadiness,
 }
 
-/// What comes of a server that is written down.
+/// The readiness of a configured server.
 #[derive(Debug, Clone)]
 pub enum ServerReadiness {
     /// It may be started.
@@ -78,7 +78,7 @@ pub enum ServerTransport {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// What is added to its environment.
+        /// Variables added to its environment.
         env: BTreeMap<String, SecretString>,
         /// Where it runs, relative to the workspace.
         cwd: Option<PathBuf>,

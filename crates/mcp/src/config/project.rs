@@ -15,7 +15,7 @@ const PROJECT_FILE: &str = ".mcp.json";
 /// The most bytes that are read of it.
 const PROJECT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What the project's file describes: each server, or why its description is unusable.
+/// The servers of the project's file by name: each configuration, or why it is unusable.
 pub type ProjectServers = BTreeMap<String, std::result::Result<ServerConfig, String>>;
 
 #[derive(Deserialize)]

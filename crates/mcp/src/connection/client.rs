@@ -1,5 +1,5 @@
-//! What a server may ask of us and tell us beside its answers: progress of a call, and that its tools changed. Every
-//! request it makes is declined.
+//! The client side of the protocol apart from answers: progress notifications and changes of the tool list. Every request
+//! of a server is declined.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ pub(crate) struct ClientSession {
     tools_changed: Arc<AtomicBool>,
 }
 
-/// Who is told of the progress of a call, as long as the call has it.
+/// Subscribes a call to its progress notifications for as long as the call holds it.
 pub(crate) struct ProgressWatch {
     /// Where it is shown.
     pub frames: FrameSender,

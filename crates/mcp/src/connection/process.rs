@@ -62,7 +62,7 @@ const INHERITED_VARIABLES: &[&str] = &[
 pub(crate) struct ProgramSpec<'a> {
     pub command: &'a str,
     pub args: &'a [String],
-    /// What is added to its environment.
+    /// Variables added to its environment.
     pub env: &'a BTreeMap<String, SecretString>,
     pub cwd: PathBuf,
     /// Where it writes its complaints.

@@ -11,14 +11,14 @@ use crate::tool::listed_tool::ListedTool;
 /// The most bytes that are kept and read.
 const KNOWN_TOOLS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What is known of a server.
+/// The tools of a server as they were listed last.
 #[derive(Serialize, Deserialize)]
 pub(super) struct KnownTools {
     /// The hash of its description.
     pub sha256: String,
     /// The tools that models are told of.
     pub tools: Vec<ListedTool>,
-    /// What a person should know about the others.
+    /// Notices for the person about tools that are not usable.
     pub notices: Vec<String>,
 }
 

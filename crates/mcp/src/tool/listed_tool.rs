@@ -20,11 +20,11 @@ const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct ListedTool {
     /// The server's name for it.
     pub name: String,
-    /// What the server says about it.
+    /// The server's description of the tool.
     pub description: String,
     /// The schema of its arguments. Of one that is told to models, what it says is inert.
     pub schema: Map<String, Value>,
-    /// Whether the server says that it changes nothing.
+    /// True if the server declares that the tool changes nothing.
     pub read_only: bool,
 }
 
@@ -151,7 +151,7 @@ mod tests {
         );
     }
 
-    fn told(schema: Value) -> Result<Value, Vec<String>> {
+    fn usable_parameters(schema: Value) -> Result<Value, Vec<String>> {
         let (kept, notices) = select_usable(vec![tool("t", schema)], None);
         kept.first().map(|tool| tool.spec(String::new(), "s").parameters).ok_or(notices)
     }
@@ -173,8 +173,8 @@ mod tests {
         let text = serde_json::to_string(&schema).unwrap();
         let quoted = |text: &str| serde_json::to_string(text).unwrap();
         let expected: Value = serde_json::from_str(&text.replace(&quoted(said), &quoted(inert))).unwrap();
-        assert_eq!(told(schema), Ok(expected));
-        let long = told(json!({"description": "é".repeat(100_000), "type": "object"})).unwrap();
+        assert_eq!(usable_parameters(schema), Ok(expected));
+        let long = usable_parameters(json!({"description": "é".repeat(100_000), "type": "object"})).unwrap();
         assert!(long["description"].as_str().unwrap().chars().count() < 2_100, "{long}");
     }
 
@@ -189,10 +189,10 @@ mod tests {
             json!({"x\u{2066}": "y"}),
         ] {
             let reason = "its tool `t` is left out: its schema has names or values with invisible characters";
-            assert_eq!(told(schema.clone()), Err(vec![reason.to_owned()]), "{schema}");
+            assert_eq!(usable_parameters(schema.clone()), Err(vec![reason.to_owned()]), "{schema}");
         }
         let emoji = json!({"type": "object", "properties": {"a": {"enum": ["👩\u{200d}🚀", "a\nb"]}}});
-        assert_eq!(told(emoji.clone()), Ok(emoji));
+        assert_eq!(usable_parameters(emoji.clone()), Ok(emoji));
     }
 
     #[test]

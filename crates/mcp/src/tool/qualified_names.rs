@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-/// What every name begins with.
+/// The prefix of every qualified name.
 const PREFIX: &str = "mcp";
 /// The most characters of a tool's name that every provider takes.
 const NAME_CHARS_MAX: usize = 64;

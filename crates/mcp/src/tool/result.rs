@@ -16,7 +16,7 @@ const NAME_DIGITS: usize = 16;
 /// The most images and other media of one result.
 const MEDIA_MAX: usize = 16;
 
-/// What a result comes to, piece by piece.
+/// Builds the output of a tool from a server's result, block by block.
 struct OutputBuilder {
     thread_id: ThreadId,
     now: Timestamp,

@@ -1,5 +1,5 @@
-//! What models read of a tool's schema: what it demands as it is, what it says as bounded, inert text. Whether arguments
-//! are as it demands is the server's matter.
+//! Makes a tool's schema safe to show to models: constraints stay as they are, descriptions become bounded, inert text.
+//! Checking arguments against the schema is not done here.
 
 use model::untrusted_text;
 use serde_json::{Map, Value};
@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 /// The most characters of one text that explains.
 const ANNOTATION_CHARS_MAX: usize = 2_000;
 
-/// What stands under a keyword of a schema.
+/// The role of a schema keyword.
 enum KeywordRole {
     /// Schemas by the names of what they describe.
     Subschemas,
-    /// What arguments are compared with: to change it is to demand something else.
+    /// A constraint on arguments. Changing it would change what the tool demands.
     Constraint,
     /// Schemas, or what explains them.
     Annotation,

@@ -1,4 +1,4 @@
-//! What a test needs around a server: folders, a plan, a call's context.
+//! Fixtures around a server: folders, a plan, and the context of a call.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

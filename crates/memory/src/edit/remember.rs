@@ -1,5 +1,5 @@
-//! What a person asks the assistant to remember: a line of their own in the notes of agent.md, beside the block and whatever
-//! else is there. Nothing is remembered that nobody asked for.
+//! `remember`: adds a note to agent.md at a person's explicit request, outside the managed block. Nothing is
+//! remembered without a request.
 
 use std::path::PathBuf;
 
@@ -10,30 +10,31 @@ use crate::edit::{self, EDITED_BYTES_MAX, EditRefusal};
 use crate::file::{AgentFile, BlockIntent, FileAction};
 use crate::{Error, Result, managed_block};
 
+/// Maximum length of a note in grapheme clusters.
 const NOTE_CHARS_MAX: usize = 4_000;
 
-/// What was remembered.
+/// The result of remembering a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RememberedNote {
-    /// The file.
+    /// Path of the agent.md.
     pub path: PathBuf,
-    /// The line in it; several where the text had several.
+    /// The note as it was written; several lines when the text had several.
     pub line: String,
-    /// Whether it was there before: nothing is remembered twice.
+    /// True when the file already had this note; a note is never added twice.
     pub was_already_noted: bool,
-    /// Secrets that were withheld from it.
+    /// Number of secrets redacted from the note.
     pub redacted_secrets: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Bytes it may have.
+    /// Maximum size of the file in bytes.
     pub bytes_max: u64,
 }
 
-/// Adds a line to the notes of agent.md, outside the block, creating the file when it is missing. Secrets are withheld; a
-/// line that is there already is not added again.
+/// Adds a note to agent.md, outside the block. Creates the file when it is missing. Redacts secrets. A note that
+/// the file already has is not added again.
 ///
 /// # Errors
-/// When the text is blank or too long, or there is no room for it; the file is then as it was.
+/// When the text is blank or too long, or the file would become too large. The file is then unchanged.
 pub fn remember(file: &AgentFile, text: &str) -> Result<RememberedNote> {
     let (line, withheld) = format_note(text)?;
     let bytes_max = EDITED_BYTES_MAX as u64;
@@ -67,7 +68,7 @@ pub fn remember(file: &AgentFile, text: &str) -> Result<RememberedNote> {
     })
 }
 
-/// Returns the text as an item of a list, and how many secrets were withheld from it.
+/// Returns the text as a list item, and the number of secrets redacted from it.
 fn format_note(text: &str) -> Result<(String, u64)> {
     let text = text.trim();
     if text.is_empty() {
@@ -80,7 +81,7 @@ fn format_note(text: &str) -> Result<(String, u64)> {
     let (safe, withheld) = redact_and_count(text);
     let inert = managed_block::escape_block_tags(&safe);
     let mut lines = inert.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
-    // A note that is written as an item is one item all the same.
+    // A text that already begins with a list marker gets no second one.
     let first = lines.next().unwrap_or_default();
     let mut item =
         format!("- {}", ["- ", "* "].iter().find_map(|mark| first.strip_prefix(mark)).unwrap_or(first));
@@ -91,14 +92,14 @@ fn format_note(text: &str) -> Result<(String, u64)> {
     Ok((item, withheld))
 }
 
-/// Returns whether the notes have these lines, one after the other.
+/// Returns whether the notes contain exactly these consecutive lines.
 fn has_note(text: &[u8], lines: &str) -> bool {
     let notes = String::from_utf8_lossy(&managed_block::remove_blocks(text)).replace("\r\n", "\n");
     let next = |at: usize| notes[at..].chars().next();
     let mut places = notes.match_indices(lines);
     places.any(|(at, _)| {
         let is_begin = at == 0 || notes[..at].ends_with(['\n', '\u{feff}']);
-        // Indented lines behind it belong to another, longer note.
+        // Indented lines after the match belong to a longer note, which is a different one.
         let rest = &notes[at + lines.len()..];
         is_begin && matches!(next(at + lines.len()), None | Some('\n')) && !rest.starts_with("\n  ")
     })

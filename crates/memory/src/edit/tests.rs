@@ -1,4 +1,4 @@
-//! What an edit of the notes does, and what is refused.
+//! Effects of edits of the notes, and refusals.
 
 use super::*;
 

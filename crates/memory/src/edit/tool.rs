@@ -1,5 +1,5 @@
-//! The tool `edit_memory`: what the agent keeps for later conversations, in the notes of agent.md. The block in there is
-//! not its matter.
+//! The tool `edit_memory`: lets the agent keep notes for later conversations in agent.md. The tool cannot change
+//! the managed block.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::file::AgentFile;
 /// The tool's name.
 pub const EDIT_MEMORY: &str = "edit_memory";
 
-/// What is worth keeping, and what is not.
+/// The tool's description: which facts are worth keeping and which are not.
 const DESCRIPTION: &str = include_str!("../../prompts/edit_memory.md");
 
-/// The most replacements of one call.
+/// Maximum number of replacements in one call.
 pub(super) const EDITS_MAX: usize = 50;
-/// Unchanged lines shown around a change.
+/// Number of unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 3;
 
-/// The tool.
+/// The tool `edit_memory`.
 pub struct EditMemoryTool {
     file: Arc<AgentFile>,
 }
@@ -88,7 +88,7 @@ impl Tool for EditMemoryTool {
     }
 }
 
-/// Reads a call's arguments; the error is what the model is told.
+/// Parses a call's arguments. The error is the message for the model.
 fn parse_args(args: &Value) -> Result<NotesChange, String> {
     let change = NotesChange::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
     match (change.edits.len(), &change.append) {
@@ -98,7 +98,7 @@ fn parse_args(args: &Value) -> Result<NotesChange, String> {
     }
 }
 
-/// Returns what a model and a person are told when secrets were withheld.
+/// Returns the notice about redacted secrets for the model and the person.
 pub(crate) fn redaction_notice(count: u64) -> String {
     let secrets = if count == 1 { "1 secret was".to_owned() } else { format!("{count} secrets were") };
     format!(

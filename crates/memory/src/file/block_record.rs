@@ -1,6 +1,6 @@
-//! What Segue's own writers made of the block last, kept in the lock file beside agent.md. With it a change of another
-//! process is told from a change that nobody may make. It says nothing about which summary is due: that is the
-//! handoff's row.
+//! The block record: the text that Segue's writers last gave the managed block. It is stored in the lock file
+//! next to agent.md. It lets the tamper guard distinguish a write by another Segue process from tampering. It
+//! does not say which summary is current; the handoff's row does.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,27 +11,27 @@ use serde::{Deserialize, Serialize};
 use crate::atomic_replace;
 use crate::{Error, Result};
 
-/// The most bytes of a record that are read; a summary is far shorter.
+/// Maximum number of bytes read from a record. A summary is far shorter.
 const RECORD_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The newest change of the block by one of Segue's writers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BlockRecord {
-    /// Grows with every change, so that two changes to the same text differ.
+    /// Incremented with every change, so that two changes to the same text differ.
     pub generation: u64,
-    /// What the block is to hold; `None`: there is none.
+    /// The intended text of the block; `None` when there is to be no block.
     pub block: Option<String>,
-    /// How far the writer has come.
+    /// The progress of the write.
     pub stage: WriteStage,
 }
 
-/// How far a writer has come with the file.
+/// The progress of a block write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum WriteStage {
-    /// The file may still hold what it held before.
+    /// The write was announced; the file may still have the previous content.
     Writing,
-    /// The file holds it.
+    /// The file has been replaced.
     Written,
 }
 
@@ -42,7 +42,8 @@ pub(crate) struct LockedBlockRecord {
     current: Option<BlockRecord>,
 }
 
-/// Returns the record of `target` without the lock. One that is being written may be missing.
+/// Reads the record of `target` without the lock. Returns `None` when it is missing or another process is writing
+/// it.
 pub(crate) fn read_unlocked(target: &Path) -> Option<BlockRecord> {
     let mut bytes = Vec::new();
     File::open(atomic_replace::lock_path(target))
@@ -54,41 +55,42 @@ pub(crate) fn read_unlocked(target: &Path) -> Option<BlockRecord> {
 }
 
 impl LockedBlockRecord {
-    /// Reads the record from the lock file.
+    /// Reads the record from the locked file.
     pub(crate) fn read(mut file: File) -> Self {
         let mut bytes = Vec::new();
         let read = file
             .seek(SeekFrom::Start(0))
             .and_then(|_| Read::by_ref(&mut file).take(RECORD_BYTES_MAX).read_to_end(&mut bytes));
-        // A record that cannot be read is one that is not there: what the block held is then the only guide.
+        // An unreadable record counts as missing: then the block's own content is the only reference.
         let current = read.ok().and_then(|_| parse_record(&bytes));
         Self { file, current }
     }
 
+    /// Returns the newest record, if any.
     pub(crate) const fn latest(&self) -> Option<&BlockRecord> {
         self.current.as_ref()
     }
 
-    /// Notes what the block is about to hold. It is noted before the file is replaced: a process that looks in between
-    /// must not take the new text for a stranger's.
+    /// Records the block's text before the file is replaced. Otherwise a process that reads the file between the
+    /// two writes would mistake the new text for tampering.
     pub(crate) fn record_intent(&mut self, target: &Path, block: Option<String>) -> Result<()> {
         self.put_record(target, block, WriteStage::Writing)
     }
 
-    /// Notes that the file holds what was begun.
+    /// Records that the file has been replaced with the announced text.
     pub(crate) fn mark_written(&mut self, target: &Path) -> Result<()> {
         let block = self.current.as_ref().and_then(|record| record.block.clone());
         self.put_record(target, block, WriteStage::Written)
     }
 
-    /// Puts back the record of before, for a file that could not be replaced.
+    /// Restores the earlier record after a replacement that failed.
     pub(crate) fn restore(&mut self, before: Option<BlockRecord>) {
-        // The failure that led here is what is reported.
+        // The error that led here is the one that gets reported.
         let _ = self.write_record(before.as_ref());
         self.current = before;
     }
 
-    /// Notes what the block holds, or is to hold, without a change of the file.
+    /// Records the block's text, current or intended, without changing the file.
     pub(crate) fn record_block(&mut self, target: &Path, block: Option<String>) -> Result<()> {
         self.put_record(target, block, WriteStage::Written)
     }
@@ -104,7 +106,7 @@ impl LockedBlockRecord {
 
     fn write_record(&mut self, record: Option<&BlockRecord>) -> io::Result<()> {
         let text = record.map(serde_json::to_vec).transpose()?.unwrap_or_default();
-        // Emptied first, so that nobody reads the beginning of one record and the end of another.
+        // Truncate first, so that no reader sees the beginning of one record and the end of another.
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(&text)

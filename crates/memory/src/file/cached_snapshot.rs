@@ -1,5 +1,5 @@
-//! A reading of agent.md that is kept until the file is another one, and how that is told from a stat. What the file
-//! means is not known here.
+//! A cached snapshot of agent.md, and its validation with `stat` alone. This module does not interpret the file's
+//! content.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io;
@@ -10,62 +10,62 @@ use std::time::{Duration, SystemTime};
 use crate::file::{AgentFileSnapshot, ReadExtent};
 use crate::prompt::{PromptSection, build_prompt_section};
 
-/// A file that changed this shortly before it was read may change again without another time of change: the coarsest
-/// file systems count in steps of two seconds.
+/// A file modified less than this before it was read may change again without a new modification time: the
+/// coarsest file systems store times in steps of two seconds.
 const TIMESTAMP_RESOLUTION_MAX: Duration = Duration::from_secs(2);
 
-/// What the file system says about a file without its content.
+/// The metadata that identifies one version of a file without reading its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStamp {
-    /// Device and inode, where there are any: a file that was replaced is another one.
+    /// Device and inode where the system has them. A replaced file has another pair.
     id: (u64, u64),
     size: u64,
     modified: Option<SystemTime>,
-    /// When content or attributes last changed; unlike `modified` nobody can set it.
+    /// The time of the last change of content or attributes. Unlike `modified`, no program can set it.
     changed: Option<SystemTime>,
 }
 
-/// What was read, and when it may be taken for what is there.
+/// A snapshot, and the conditions under which it is still valid.
 #[derive(Debug)]
 pub(crate) struct CachedSnapshot {
     pub snapshot: Arc<AgentFileSnapshot>,
-    /// `None`: there was no file.
+    /// `None` when the file did not exist.
     pub stamp: Option<FileStamp>,
-    /// Whether an equal stamp means an equal content.
+    /// Says if an equal stamp proves equal content.
     trust: StampTrust,
     pub permissions: Option<Permissions>,
-    /// Where it was found.
+    /// The resolved path of the file at the time of the read.
     pub resolved_path: ResolvedPath,
     prompt_section: Arc<OnceLock<PromptSection>>,
 }
 
-/// Where a path led.
+/// A resolved path.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResolvedPath {
-    /// The file itself, links resolved.
+    /// The file itself, with links resolved.
     pub target: PathBuf,
-    /// What the link says, when the path is one.
+    /// The content of the link, when the path is a symbolic link.
     pub link: Option<PathBuf>,
 }
 
-/// Whether an equal stamp means an equal content.
+/// Says if an equal stamp proves equal content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StampTrust {
     Trusted,
-    /// The file changed too shortly before it was read.
+    /// The file changed too recently before it was read, so its content must be compared.
     CompareContent,
 }
 
-/// The metadata of a file that is there.
+/// The metadata of an existing file.
 pub(crate) struct FileStat {
-    /// Identifies the content.
+    /// Identifies the version of the content.
     pub(crate) stamp: FileStamp,
-    /// The mode, which a new file of that name gets too.
+    /// The file mode; a restored file gets the same one.
     pub(crate) permissions: Permissions,
 }
 
 impl FileStamp {
-    /// Returns the stamp and the mode of the file that `path` leads to; `None` without a file.
+    /// Returns the stamp and the mode of the file at `path`, or `None` without a file.
     pub(crate) fn read(path: &Path) -> io::Result<Option<FileStat>> {
         match fs::metadata(path) {
             Ok(metadata) => {
@@ -76,10 +76,10 @@ impl FileStamp {
         }
     }
 
-    /// Returns whether a change after `at` cannot have the same stamp.
+    /// Returns whether every change after `at` is certain to produce another stamp.
     fn is_trustworthy(&self, at: SystemTime) -> bool {
         let newest = self.changed.or(self.modified);
-        // A time of change that lies ahead of the clock proves nothing.
+        // A modification time in the future proves nothing.
         newest
             .and_then(|newest| at.duration_since(newest).ok())
             .is_some_and(|age| age > TIMESTAMP_RESOLUTION_MAX)
@@ -105,7 +105,7 @@ impl From<&Metadata> for FileStamp {
 }
 
 impl CachedSnapshot {
-    /// Returns what was read at `at`, after the stamp was taken.
+    /// Returns a snapshot read at `at`, after its stamp was taken.
     pub(crate) fn new(
         snapshot: AgentFileSnapshot,
         found: Option<FileStat>,
@@ -123,12 +123,13 @@ impl CachedSnapshot {
         unread.with_stamp(found, place, at)
     }
 
-    /// Returns the same content read again at `at`, with what was worked out about it.
+    /// Returns the same content with a newer stamp, read at `at`. Keeps the values already derived from the
+    /// content.
     pub(crate) fn with_stamp(&self, found: Option<FileStat>, place: ResolvedPath, at: SystemTime) -> Self {
         let (stamp, permissions) = found.map(|stat| (stat.stamp, stat.permissions)).unzip();
         let trust = match stamp {
             Some(stamp) if !stamp.is_trustworthy(at) => StampTrust::CompareContent,
-            // It came between the look and the reading.
+            // The file was created between the stamp and the read.
             None if !self.snapshot.bytes.is_empty() => StampTrust::CompareContent,
             Some(_) | None => StampTrust::Trusted,
         };
@@ -136,23 +137,24 @@ impl CachedSnapshot {
         Self { snapshot, stamp, trust, permissions, resolved_path: place, prompt_section: section }
     }
 
+    /// Returns whether the snapshot holds exactly this content.
     pub(crate) fn has_content(&self, bytes: &[u8], extent: ReadExtent) -> bool {
         self.snapshot.extent == extent && self.snapshot.bytes == bytes
     }
 
-    /// Returns whether a file with this stamp holds what was read.
+    /// Returns whether a file with this stamp still has the content of the snapshot.
     pub(crate) fn is_current_for(&self, stamp: Option<FileStamp>) -> bool {
         self.stamp == stamp && self.trust == StampTrust::Trusted
     }
 
-    /// Returns whether both saw the same file, or none.
+    /// Returns whether both snapshots show the same version of the file, or both show none.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         let is_same_content = Arc::ptr_eq(&self.snapshot, &other.snapshot)
             || self.has_content(&other.snapshot.bytes, other.snapshot.extent);
         is_same_content && self.stamp.is_some() == other.stamp.is_some()
     }
 
-    /// Returns the prompt's section for a thread without a summary.
+    /// Returns the prompt section for a thread without a summary. It is built once per snapshot.
     pub(crate) fn prompt_section(&self) -> &PromptSection {
         self.prompt_section.get_or_init(|| build_prompt_section(&self.snapshot, None))
     }

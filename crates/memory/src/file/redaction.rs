@@ -1,5 +1,5 @@
-//! Taking secrets out of what is new in the notes, and out of nothing else: what was there before may be a person's own.
-//! Who wrote it is not known here.
+//! Redacts secrets in newly added notes only. Older text is left alone, because a person may have put a secret
+//! there on purpose.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,8 +8,8 @@ use facts::{REDACTED, redact_and_count};
 
 use crate::managed_block;
 
-/// Returns `now` without the secrets that `before` does not hold, and how many they are; `None` when there are none. The
-/// block is left alone.
+/// Returns `now` with all secrets redacted that `before` does not contain, and their number. Returns `None` when
+/// there are none. The managed block is left alone.
 pub(super) fn redact_new_secrets(before: &[u8], now: &[u8]) -> Option<(Vec<u8>, u64)> {
     let known: HashSet<&[u8]> = before.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).collect();
     let before = String::from_utf8_lossy(before);
@@ -31,7 +31,8 @@ pub(super) fn redact_new_secrets(before: &[u8], now: &[u8]) -> Option<(Vec<u8>, 
     (withheld > 0).then_some((clean, withheld))
 }
 
-/// Returns where lines follow each other that are not known and not the block's: a key may have several.
+/// Returns the ranges of consecutive new lines outside the block. Lines are joined because a key may span
+/// several.
 fn new_line_ranges(text: &[u8], known: &HashSet<&[u8]>) -> Vec<Range<usize>> {
     let managed = managed_block::managed_ranges(text);
     let mut stretches: Vec<Range<usize>> = Vec::new();
@@ -51,8 +52,8 @@ fn new_line_ranges(text: &[u8], known: &HashSet<&[u8]>) -> Vec<Range<usize>> {
     stretches
 }
 
-/// Returns the text without the secrets that `known` does not hold; `None` when it has none. Where it cannot be told which
-/// of them `known` holds, all are taken out.
+/// Returns the text with the secrets redacted that `known` does not contain, or `None` when there are none.
+/// Redacts all secrets when it is unclear which of them `known` contains.
 fn redact_unknown(text: &str, known: &str) -> Option<(String, u64)> {
     let (safe, count) = redact_and_count(text);
     if count == 0 {
@@ -63,22 +64,22 @@ fn redact_unknown(text: &str, known: &str) -> Option<(String, u64)> {
     (withheld > 0).then_some((clean, withheld))
 }
 
-/// Returns the text with the secrets that `known` holds and without the others, and how many these are; `None` when it
-/// cannot be told where in the text a secret of `safe` stands.
+/// Returns the text with only the unknown secrets redacted, and their number. Returns `None` when the position of
+/// a redacted secret of `safe` in `text` is ambiguous.
 fn redact_except_known(text: &str, safe: &str, known: &str) -> Option<(String, u64)> {
     let (mut clean, mut withheld) = (String::with_capacity(text.len()), 0);
     let mut rest = text;
     let mut parts = safe.split(REDACTED).peekable();
     let mut left = safe.matches(REDACTED).count();
     while let Some(part) = parts.next() {
-        // What stands around secrets is in both texts, in the same order.
+        // The text around secrets is the same in both texts, in the same order.
         rest = rest.strip_prefix(part)?;
         clean.push_str(part);
         let Some(next) = parts.peek() else { break };
         left -= 1;
         let end = match (next.is_empty(), left) {
             (true, 0) => rest.len(),
-            // Nothing parts it from the next one.
+            // Two adjacent secrets have no text between them to separate them.
             (true, _) => return None,
             (false, _) => rest.find(*next)?,
         };

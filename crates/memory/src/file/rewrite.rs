@@ -1,34 +1,35 @@
-//! A person's own edit of agent.md, made in an editor on a text they were shown: it takes the place of the file unless
-//! it would undo what others wrote meanwhile. Nothing of it is put together in silence.
+//! Replaces agent.md with the text that a person edited, unless that would undo a concurrent change. Conflicting
+//! edits are never merged silently.
 
 use crate::edit::count_secrets;
 use crate::file::{AgentFile, BlockIntent, FileAction};
 use crate::managed_block;
 use crate::{AGENT_MD_BYTES_MAX, Error, Result};
 
-/// What became of a person's edit.
+/// The outcome of a person's edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewriteOutcome {
-    /// The file holds it. When the block was written meanwhile, the block is that one.
+    /// The file holds the edited text. If the block was written concurrently, the newer block was kept.
     Replaced,
-    /// It is what was shown; the file was left alone.
+    /// The text is the one that was shown; the file was left alone.
     Unchanged,
-    /// It changes the block, which only Segue writes; the file was left alone.
+    /// The edit changes the block, which only Segue writes; the file was left alone.
     BlockChanged,
-    /// The notes were changed by somebody else meanwhile; the file was left alone.
+    /// Another writer changed the notes in the meantime; the file was left alone.
     Conflict,
-    /// It holds more of what looks like secrets than what was shown; the file was left alone.
+    /// The edited text contains more apparent secrets than the text that was shown; the file was left alone.
     NewSecrets {
-        /// How many more.
+        /// The number of additional secrets.
         count: u64,
     },
 }
 
 impl AgentFile {
-    /// Puts `edited`, made from `shown`, in the place of the file's text. The block stays as it is on disk.
+    /// Replaces the file's text with `edited`, which a person made from `shown`. The block keeps its content on
+    /// disk.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or `edited` is too large; the file is as it was.
+    /// When the file cannot be read or written, or `edited` is too large. The file is then unchanged.
     pub fn rewrite(&self, shown: &[u8], edited: &[u8]) -> Result<RewriteOutcome> {
         if edited == shown {
             return Ok(RewriteOutcome::Unchanged);
@@ -58,7 +59,7 @@ impl AgentFile {
     }
 }
 
-/// Returns `edited` with the block that `old` has; `None` when `old` differs from `shown` beside the block too.
+/// Returns `edited` with the block of `old`. Returns `None` when `old` and `shown` also differ outside the block.
 fn merge_block(old: &[u8], shown: &[u8], edited: &[u8]) -> Option<Vec<u8>> {
     if old == shown {
         return Some(edited.to_vec());

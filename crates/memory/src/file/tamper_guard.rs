@@ -1,10 +1,10 @@
-//! Telling whether something touched the managed block, or the file itself, that may not, and putting it back; and taking
-//! secrets out of what it added. Who did it is not known here.
+//! The tamper guard: detects unauthorized changes of the managed block or deletion of the file, restores them,
+//! and redacts secrets that were added. It does not know which program made the change.
 //!
-//! The block is what it was before, unless one of Segue's writers changed it meanwhile, in this process or another:
-//! each notes under the file's lock what it makes the block hold, and when. So a change that is not noted is nobody's
-//! of ours, and what is noted is never undone. Text outside the block is everybody's and stays, but for secrets that were
-//! not there before.
+//! The block may only change through one of Segue's writers, in this process or another. Each writer records the
+//! new text of the block under the file's lock. A change without a record is therefore tampering, and a recorded
+//! change is never undone. Text outside the block may be changed by anyone and stays, except for secrets that
+//! were added.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::file::{AgentFile, AgentFileGuard, AgentFileSnapshot, BlockIntent, Fil
 use crate::managed_block::{self, restore};
 use crate::{Error, ReadExtent, Result};
 
-/// The file before something that may touch it.
+/// The state of the file before an operation that may change it.
 #[derive(Debug, Clone)]
 pub(crate) struct TamperBaseline {
-    /// What Segue's writers noted; read first, so that what they do meanwhile is not missed.
+    /// The block record. It is read before the file, so that a concurrent write by Segue is not missed.
     record: Option<BlockRecord>,
     cached: Arc<CachedSnapshot>,
 }
 
-/// What was done to the file and is undone.
+/// The kind of tampering that was undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TamperKind {
     /// The block was changed.
@@ -34,17 +34,17 @@ pub(crate) enum TamperKind {
     File,
 }
 
-/// What was undone.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TamperRepair {
-    /// What was put back.
+    /// The tampering that was undone, if any.
     pub kind: Option<TamperKind>,
-    /// Secrets that were taken out of what was added.
+    /// Number of secrets redacted from added text.
     pub redacted_secrets: u64,
 }
 
 impl AgentFile {
-    /// Returns the file as it is, for [`Self::put_back`]. It costs a few looks at the file system.
+    /// Returns the current state of the file, for [`Self::undo_tampering`]. Costs a few file system calls.
     pub(crate) fn take_baseline(&self) -> Result<TamperBaseline> {
         let target = self.cached_target()?;
         let record = block_record::read_unlocked(&target);
@@ -52,25 +52,26 @@ impl AgentFile {
         if reading.resolved_path.target == target {
             return Ok(TamperBaseline { record, cached: reading });
         }
-        // The path leads elsewhere by now, and so do the notes.
+        // The path resolves to another file by now, whose record is stored elsewhere.
         Ok(TamperBaseline {
             record: block_record::read_unlocked(&reading.resolved_path.target),
             cached: reading,
         })
     }
 
-    /// Returns whether file and notes are as they were.
+    /// Returns whether the file and the block record are unchanged since `watch`.
     pub(crate) fn is_unchanged_since(&self, watch: &TamperBaseline) -> bool {
         self.take_baseline()
             .is_ok_and(|now| now.record == watch.record && now.cached.is_same_file(&watch.cached))
     }
 
-    /// Puts back the block, or the file, if they are not what they may be after `watch`, and takes out secrets that came
-    /// since; says what was wrong.
+    /// Restores the block or the file when they were changed without a record since `watch`, and redacts secrets
+    /// added since then. Returns what was repaired.
     pub(crate) fn undo_tampering(&self, watch: &TamperBaseline) -> Result<TamperRepair> {
         let link = self.restore_link(watch)?;
         if watch.cached.snapshot.extent == ReadExtent::Beginning && self.path.exists() {
-            // What was not known to its end cannot tell how it should be, and nobody writes such a file.
+            // The baseline holds only the beginning of the file, so it cannot be restored. Segue never writes
+            // such a file either.
             return Ok(TamperRepair { kind: link, redacted_secrets: 0 });
         }
         let mut holding = self.lock()?;
@@ -103,6 +104,7 @@ impl AgentFile {
         Ok(TamperRepair { kind: link.or(undone.kind), ..undone })
     }
 
+    /// Returns the resolved path of the newest snapshot, or resolves the path when there is none.
     fn cached_target(&self) -> Result<PathBuf> {
         let kept = self.read_cache.lock();
         match &kept.newest {
@@ -115,7 +117,7 @@ impl AgentFile {
         self.read_cache.lock().newest_existing.clone()
     }
 
-    /// A link that was removed is put back; the file it leads to may still be there.
+    /// Restores a removed symbolic link. The file that it points to may still exist.
     fn restore_link(&self, watch: &TamperBaseline) -> Result<Option<TamperKind>> {
         match &watch.cached.resolved_path.link {
             Some(link) if self.path.symlink_metadata().is_err() => {
@@ -126,6 +128,7 @@ impl AgentFile {
         }
     }
 
+    /// Gives a restored file the mode it had before.
     fn restore_mode(&self, holding: &AgentFileGuard<'_>, newest: &CachedSnapshot) -> Result<()> {
         let Some(permissions) = newest.permissions.clone() else { return Ok(()) };
         std::fs::set_permissions(&holding.target, permissions)
@@ -133,7 +136,8 @@ impl AgentFile {
     }
 }
 
-/// Returns what is wrong with what was found, and what is to be there instead: the file, and what its block holds.
+/// Returns the kind of tampering and the content to restore: the file's bytes and the text of its block. Returns
+/// `None` without tampering.
 fn detect_tampering(
     before: &CachedSnapshot,
     found: Option<&[u8]>,
@@ -148,7 +152,7 @@ fn detect_tampering(
             (TamperKind::File, restore::restore_block(&old.bytes, &newest.bytes, due.as_deref()), due)
         });
     };
-    // What was not in order cannot tell how it should be; the next writer repairs it.
+    // A malformed baseline cannot be restored; the next writer repairs the markers.
     if !old.problems.is_empty() {
         return None;
     }
@@ -171,6 +175,6 @@ fn make_link(to: &Path, at: &Path) -> std::io::Result<()> {
 
 #[cfg(not(unix))]
 fn make_link(_: &Path, _: &Path) -> std::io::Result<()> {
-    // Without a link the file itself is put back.
+    // Without symbolic links, the file itself is restored.
     Ok(())
 }

@@ -1,27 +1,27 @@
-//! What was worked out for a run and stays the same for all of its requests, kept until other runs need the room. It is
-//! worked out again then; what it is, is not known here.
+//! A cache of values that are constant for all requests of a run. Entries are evicted least recently used first
+//! and can be computed again.
 
 use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::Mutex;
 use protocol::RunRef;
 
-/// The most runs that are remembered: as many as may work at the same time, and their sub-agents.
+/// Maximum number of cached runs: the highest number of concurrent runs, with their sub-agents.
 const RUNS_MAX: usize = 1_024;
 
-/// The most bytes that are remembered, all runs together but for the newest.
+/// Maximum total size of the cached values in bytes. The newest value is kept even if it alone is larger.
 const BYTES_MAX: usize = 1 << 20;
 
-/// What was worked out for the runs that asked last.
+/// A least-recently-used cache with one value per run.
 pub(crate) struct RunCache<T> {
     state: Mutex<RunCacheState<T>>,
 }
 
 struct RunCacheState<T> {
     runs: HashMap<RunRef, RunCacheEntry<T>>,
-    /// The runs by when they asked last.
+    /// The runs, ordered by their last use.
     by_last_use: BTreeMap<u64, RunRef>,
-    /// How often was asked so far.
+    /// Number of uses so far; serves as the clock of `by_last_use`.
     use_count: u64,
     bytes: usize,
 }
@@ -41,7 +41,7 @@ impl<T> Default for RunCache<T> {
 }
 
 impl<T: Clone> RunCache<T> {
-    /// Returns what was worked out for the run.
+    /// Returns the run's value, and marks the run as recently used.
     pub(crate) fn get(&self, run: RunRef) -> Option<T> {
         let mut kept = self.state.lock();
         let RunCacheEntry { value: worked_out, bytes, .. } = kept.take_entry(run)?;
@@ -49,7 +49,8 @@ impl<T: Clone> RunCache<T> {
         Some(worked_out)
     }
 
-    /// Keeps what was worked out for the run, which is of so many bytes.
+    /// Caches the run's value, which takes `bytes` bytes, and evicts the least recently used runs beyond the
+    /// limits.
     pub(crate) fn insert(&self, run: RunRef, worked_out: T, bytes: usize) {
         let mut kept = self.state.lock();
         kept.take_entry(run);

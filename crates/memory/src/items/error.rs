@@ -1,4 +1,4 @@
-//! Why an item could not be kept or found, told so that a client or a model knows what to do. Nothing is handled here.
+//! Errors of the item store, with hints for the client or the model. Errors are not handled here.
 
 use journal::PAGE_ROWS_MAX;
 
@@ -7,7 +7,7 @@ use super::{ITEM_BYTES_MAX, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX};
 /// The most characters of a name that are shown.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// Why an item could not be kept or found. What was kept is as it was.
+/// An item could not be stored or found. Stored items are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ItemError {
     /// There is no label.
@@ -51,13 +51,13 @@ pub enum ItemError {
     BadFilter {
         /// The field.
         field: String,
-        /// What is wrong with it.
+        /// The problem.
         fault: FilterError,
     },
     /// The page would be empty, or too large.
     #[error("search the store: the limit must be 1 to {PAGE_ROWS_MAX}, not {limit}")]
     BadLimit {
-        /// What was asked for.
+        /// The requested limit.
         limit: usize,
     },
     /// The journal failed.
@@ -65,16 +65,16 @@ pub enum ItemError {
     Journal(#[from] journal::Error),
 }
 
-/// What is wrong with a filter.
+/// A problem of a filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// It names a comparison that there is none of.
+    /// The comparison is unknown.
     #[error("has `{name}`, which is none of $eq, $ne, $gt, $gte, $lt and $lte")]
     UnknownComparison {
         /// The name.
         name: String,
     },
-    /// It asks for an order that the value given has none of.
+    /// The value has no order to compare by.
     #[error("has `{name}` with a value that is neither a number nor a text")]
     NotOrdered {
         /// The comparison.

@@ -1,4 +1,4 @@
-//! What of a value may be kept: everything but secrets. How a secret looks is not known here.
+//! Redacts secrets in the values of items.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::error::ItemError;
 
-/// Takes the secrets out of every text, and returns how many there were.
+/// Redacts the secrets in all texts and returns their number.
 pub(super) fn redact_fields(value: &mut Map<String, Value>) -> Result<u64, ItemError> {
     let mut withheld = 0;
     for (field, value) in value {
@@ -40,7 +40,8 @@ fn redact_text(field: &str, text: &mut String) -> u64 {
     1
 }
 
-/// Refuses a name that is a secret itself: under another name nobody would find what it names.
+/// Refuses a name that contains a secret. Names are not redacted, because nobody could find the item under
+/// another name.
 pub(super) fn check_no_secret(name: &str) -> Result<(), ItemError> {
     match redact(name) {
         Cow::Borrowed(_) => Ok(()),

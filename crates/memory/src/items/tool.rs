@@ -1,5 +1,5 @@
-//! The tool `store`: what an agent keeps for itself under names, for all its conversations. What others keep is out of
-//! its reach.
+//! The tool `store`: lets an agent store values under names, for all its conversations. Items of others are out
+//! of its reach.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -160,7 +160,7 @@ impl Tool for StoreTool {
     }
 }
 
-/// What a call asks.
+/// A parsed call.
 struct StoreCall {
     namespace: Vec<String>,
     action: StoreAction,

@@ -1,11 +1,11 @@
-//! Where the markers of a text are, and which of them form blocks. What to do about them is decided elsewhere.
+//! Finds the markers of a text and the blocks that they form. Handling them is the caller's task.
 
 use std::cell::Cell;
 use std::ops::Range;
 
 use super::{CLOSE_TAG, HEADING, OPEN_TAG, skip_bom};
 
-/// Which tag.
+/// The kind of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MarkerTag {
     Open,
@@ -32,7 +32,7 @@ pub(super) struct StrayMarker {
     pub line: usize,
 }
 
-/// What [`scan`] found.
+/// The result of [`scan_markers`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct MarkerScan {
     pub blocks: Vec<BlockSpan>,
@@ -98,7 +98,7 @@ pub(super) fn is_heading(text: &[u8], line: &LineSpan) -> bool {
     text[start..line.end].trim_ascii_end() == HEADING.as_bytes()
 }
 
-/// What a line hides.
+/// The region that a line hides.
 enum HiddenRegion {
     /// A closed fence or comment, up to that line.
     Until(usize),

@@ -1,4 +1,4 @@
-//! What happens to a text's block, one case a line; `|` stands for a line ending.
+//! Changes of a text's block, one case a line; `|` stands for a line ending.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What a model reads of agent.md.
+//! The prompt section of agent.md.
 
 use super::*;
 use crate::managed_block::{self, replace_block};

@@ -35,7 +35,7 @@ const RANGE_PAGE_ROWS: usize = 50;
 /// One recall being put together.
 pub(super) struct RecallCollector<'a> {
     store: &'a dyn Store,
-    /// What is looked through, nearest first.
+    /// The thread parts to read, nearest first.
     thread_parts: Vec<ThreadPrefix>,
     id_digits: usize,
     /// Plain characters that there is room for.

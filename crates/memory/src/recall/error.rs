@@ -6,7 +6,7 @@ use protocol::{Seq, ThreadId};
 /// Why nothing could be recalled.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
-    /// What was asked for has no letter or digit in it.
+    /// The request contains no letter or digit.
     #[error("recall: there is no word to look for")]
     NoWords,
     /// So many hits are none or too many.

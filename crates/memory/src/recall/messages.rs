@@ -1,5 +1,4 @@
-//! Single messages by their place: who said what, and what was said right beside it. Which are wanted, and how much of them
-//! is shown, is not decided here.
+//! Reads single messages by their location, and the messages adjacent to them.
 
 use jiff::Timestamp;
 use journal::{EventQuery, Store};
@@ -8,7 +7,7 @@ use protocol::{Category, Event, EventId, Message, Seq, ThreadId};
 use super::passage::readable_text;
 use super::{RECALL, RecallError, RecalledMessage, Speaker};
 
-/// What somebody said.
+/// A message reduced to its author and its text.
 pub(crate) struct Utterance {
     /// The event, which copies of it have too.
     pub(crate) event_id: EventId,

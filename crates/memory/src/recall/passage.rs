@@ -1,5 +1,5 @@
-//! What a message says, as it may be shown: its words, calls and references without secrets, cut where it is too long
-//! for its place. What stands around it, and that it is inert there, is not decided here.
+//! Renders a message as readable text without secrets, and cuts the best passage out of a long one. Framing and
+//! escaping happen elsewhere.
 
 use std::fmt::Write as _;
 

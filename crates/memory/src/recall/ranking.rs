@@ -22,7 +22,7 @@ pub(crate) struct RankedMatch<Age> {
 /// How much each word of a question says: the fewer of the messages found hold it, the more.
 pub(crate) struct WordWeights {
     words: Vec<f64>,
-    /// What all words say together that any message holds.
+    /// Total weight of all words that occur in any message.
     total: f64,
 }
 

@@ -1,5 +1,4 @@
-//! What was recalled as a model reads it: delimited, inert, each passage with its place. What is recalled, and how much
-//! of it, is not decided here.
+//! Renders a recall result for a model: delimited, inert, each passage with its location.
 
 use model::untrusted_text;
 use protocol::ThreadId;
@@ -112,7 +111,7 @@ pub(super) fn render_message(passage: &RecalledMessage, id_digits: usize) -> Str
     format!("[thread {id}: {}] {}, {at}: {text}\n", passage.seq, speaker_label(&passage.speaker))
 }
 
-/// Returns the note with its place, ended by a line break, as [`line`] does.
+/// Returns the note with its location, ended by a line break, like [`render_message`].
 pub(super) fn render_note(note: &RecallNote) -> String {
     let id = |id: ThreadId| short_thread_id(id, ID_DIGITS_MAX);
     let place = match note.source {

@@ -1,5 +1,5 @@
-//! What of its own thread the one who asks has in sight: the turn it works in, as far as that was not condensed. What is
-//! looked for, and where else, is not decided here.
+//! Determines which part of a thread the requesting model already sees: its current turn, except for compacted
+//! messages.
 
 use journal::view::context::ContextOutline;
 use journal::{EventQuery, Store};
@@ -13,7 +13,7 @@ const TURN_PAGE_ROWS: usize = 50;
 /// Compactions and the like that are read at a time.
 const BOUNDARIES_PAGE_ROWS: usize = 20;
 
-/// What the model that asks sees of its thread beside a summary.
+/// The part of a thread that its model sees in addition to a summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct VisibleTurn {
     /// Everything of its turn from this seq on.

@@ -1,5 +1,4 @@
-//! Reading what a search found: who said a message and what was said beside it. Which matches come first is not decided
-//! here.
+//! Loads the messages behind search matches, with their adjacent messages. Ranking happens elsewhere.
 
 use std::borrow::Cow;
 
@@ -18,7 +17,7 @@ use crate::{RecallError, Speaker};
 /// A match, read as far as its order depends on it.
 pub(crate) struct SearchMatch {
     hit: IndexHit,
-    /// Who said it, if it is a message.
+    /// The author, if the match is a message.
     speaker: Option<Speaker>,
 }
 

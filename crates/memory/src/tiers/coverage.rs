@@ -1,5 +1,4 @@
-//! What is known of the turns of a summary beside their words: how many there are, of which threads and from when; and the
-//! line a summary begins with.
+//! Metadata of a summary's turns: their number, threads and times; and the heading line built from it.
 
 use std::collections::HashMap;
 

@@ -11,7 +11,7 @@ pub enum SummarizationError {
     NoSummary {
         /// `provider/name`.
         model: String,
-        /// What its answer was instead.
+        /// The reason why its answer was unusable.
         why: NoSummaryReason,
     },
     /// The model could not be used.
@@ -59,7 +59,7 @@ pub enum SummarizationError {
     Journal(#[source] journal::Error),
 }
 
-/// What a model answered where a summary was asked for.
+/// The reason why a model's answer is no summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSummaryReason {
     /// No whole text.

@@ -35,7 +35,7 @@ pub struct TieredMemoryHook {
     agent_id: AssistantId,
     /// Tokens of the whole section.
     tokens_max: u64,
-    /// What a run is shown, if anything.
+    /// The section of each run, if any.
     sections: RunCache<Option<Arc<PromptSection>>>,
 }
 
@@ -47,7 +47,7 @@ struct RecentSummaryEntry {
     text: String,
 }
 
-/// What the template is filled with.
+/// The values of the template's fields.
 #[derive(Serialize)]
 struct RecentSummaryFields<'a> {
     this_thread: &'a [RecentSummaryEntry],

@@ -88,7 +88,7 @@ pub(super) struct TurnChunk {
     pub chunks_total: u64,
 }
 
-/// What the prompt is filled with; every text is escaped.
+/// The values of the prompt's fields; every text is escaped.
 #[derive(Debug, Clone, Default, Serialize)]
 struct MemoryPromptInput {
     earlier_summary: Option<String>,

@@ -53,7 +53,7 @@ pub(super) struct OfflineSummaryBuilder {
     names: HashMap<String, u32>,
     /// Words that were seen without a capital.
     common_words: HashSet<String>,
-    /// What is told already.
+    /// Texts that are already part of the summary.
     used_texts: HashSet<String>,
 }
 

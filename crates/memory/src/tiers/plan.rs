@@ -1,5 +1,5 @@
-//! What is due in a thread as it is: the turns that a compaction condensed, or those that leave because of the budget, part
-//! by part. It reads; what is done about it is decided elsewhere.
+//! Plans the transfers that are due in a thread: turns that were compacted, and turns that exceed the budget.
+//! Only reads; the worker performs the plan.
 
 mod context_budget;
 
@@ -45,7 +45,7 @@ pub(super) struct SeqInterval {
     pub before: Seq,
 }
 
-/// What a compaction condensed and memory may not have yet.
+/// Compacted turns that may not be in memory yet.
 #[derive(Clone, Copy)]
 struct CompactedTurns {
     marker_seq: Seq,
@@ -85,7 +85,7 @@ impl SummarizationWorker {
         Ok(plan_departures(&divide_turns(&turns, draft), leaving, thread.thread_id, marker_seq))
     }
 
-    /// Returns whether any turn of the thread is due for one reason or the other: condensed by a compaction, or over that
+    /// Returns whether any turn of the thread is due for one reason or the other: compacted, or over that
     /// budget.
     pub(super) async fn has_due_turns(
         &self,

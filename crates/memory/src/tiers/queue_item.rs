@@ -1,5 +1,5 @@
-//! What the queue says of a thread whose turns are due: why, and what was summarised of them already. What is done about
-//! it is decided elsewhere.
+//! Queue items of threads whose turns are due for summarization: the reason, and a summary that could not be
+//! stored yet.
 
 use jiff::Timestamp;
 use journal::OutboxItem;
@@ -13,7 +13,7 @@ use super::{OFFLINE_MODEL_NAME, TRANSFER_OUTBOX_KIND};
 /// the other's place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct QueuedTurns {
-    /// Whose turns they are, whoever works on the item.
+    /// The agent that the turns belong to, whichever process works on the item.
     pub agent_id: AssistantId,
     pub thread_id: ThreadId,
     /// The budget that the thread is over; `None`: a compaction condensed them.

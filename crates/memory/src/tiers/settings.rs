@@ -49,7 +49,7 @@ impl MemorySettings {
         self.short_term_tokens.or_else(|| window.map(|window| window * WINDOW_PERCENT / 100))
     }
 
-    /// Says what is wrong with the settings; `None` when nothing is.
+    /// Returns the problem of invalid settings; `None` when they are valid.
     pub fn validation_error(&self) -> Option<String> {
         if self.short_term_tokens == Some(0) {
             return Some(

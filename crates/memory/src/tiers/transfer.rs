@@ -38,18 +38,18 @@ const TURN_GRAPHEME_CUTS: [usize; 3] = [TURN_GRAPHEMES_MAX, 400, 100];
 /// Of every hundred tokens that all calls together take, those that turns may have: chunks are not filled to the end.
 const CHUNK_FILL_PERCENT: u64 = 80;
 
-/// What is to become a summary.
+/// A request to summarize turns.
 pub(super) struct TransferRequest<'a> {
-    /// Whose turns.
+    /// The agent that the turns belong to.
     pub agent_id: &'a AssistantId,
     pub window: &'a TurnWindow,
     /// How they leave.
     pub departure: TurnDeparture,
-    /// Who writes it.
+    /// The writer of the summary.
     pub writer: SummaryWriter,
     /// The thread as it was before the departure was worked out; `None`: that is not made of anything that changes.
     pub expected_thread: Option<ThreadVersion>,
-    /// What else is written with the summary.
+    /// A write committed together with the summary.
     pub completion_write: Option<Write>,
 }
 
@@ -64,11 +64,11 @@ pub(super) enum TurnDeparture {
     Budget { first_seq: Seq, last_seq: Seq, context_from: Option<Seq>, marker_seq: Option<Seq> },
 }
 
-/// Who writes a summary.
+/// The writer of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SummaryWriter {
     Model,
-    /// Nobody: it is extracted.
+    /// No model: the offline summary.
     Offline,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct StoredTransfer {
     pub redacted_secrets: u64,
 }
 
-/// What became of a transfer.
+/// The outcome of a transfer.
 pub(super) enum TransferOutcome {
     Stored(StoredTransfer),
     /// No turn of the window is left.
@@ -89,7 +89,7 @@ pub(super) enum TransferOutcome {
     Stale,
 }
 
-/// What there is of a transfer before it is stored.
+/// The state of a transfer before it is stored.
 #[derive(Default)]
 pub(super) struct TransferState {
     /// A summary that was made, of these turns or of others.
@@ -100,7 +100,7 @@ pub(super) struct TransferState {
     pub thread_id: Option<ThreadId>,
 }
 
-/// What is left of a window.
+/// The remaining turns of a window.
 struct WindowSurvey {
     coverage: SummaryCoverage,
     /// How long the turns are at each cut; nothing where no model is asked.

@@ -13,7 +13,7 @@ pub(super) const TURN_GRAPHEMES_MAX: usize = 1_500;
 /// Bytes of a turn that are looked at: a cluster has no end of its own, and a turn may be megabytes.
 const TURN_BYTES_MAX: usize = 64 * 1024;
 
-/// What may be kept of a turn.
+/// The text of a turn that may be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SummarizerTurn {
     pub role: MessageRole,

@@ -1,4 +1,4 @@
-//! Which turns are meant: the arithmetic of windows. Turns are not read here.
+//! Windows of turns, by index. Turns are not read here.
 
 use protocol::ThreadId;
 

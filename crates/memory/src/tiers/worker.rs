@@ -53,7 +53,7 @@ pub struct SummarizedTurns {
     pub withheld: u64,
 }
 
-/// What an item of the queue asks for.
+/// The work that a queue item asks for.
 #[derive(Clone, Copy)]
 struct QueuedTransfer<'a> {
     queued_turns: &'a QueuedTurns,

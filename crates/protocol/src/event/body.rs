@@ -56,7 +56,7 @@ pub struct EventBodyError {
     pub event_type: String,
     /// The type whose body was asked for.
     pub expected: EventType,
-    /// What is wrong with the JSON; `None` when the event is of another type.
+    /// The JSON error; `None` when the event is of another type.
     #[source]
     pub source: Option<serde_json::Error>,
 }

@@ -6,11 +6,11 @@ named_enum! {
     /// The group an event belongs to; history reads `message`, everything else explains it.
     #[derive(PartialOrd, Ord)]
     pub enum Category {
-        /// What people, models and tools said.
+        /// Messages of people, models and tools.
         Message = "message",
         /// Internal model calls and timings.
         Trace = "trace",
-        /// What a middleware decided: handoffs, compaction.
+        /// Decisions of a middleware: handoffs, compaction.
         Middleware = "middleware",
         /// Results of a run.
         Outputs = "outputs",
@@ -18,7 +18,7 @@ named_enum! {
         Error = "error",
         /// Text that reached a model but that nobody said: reminders, instructions, notes of an imported session.
         Context = "context",
-        /// What happened inside a sub-agent.
+        /// Events of a sub-agent.
         Subagent = "subagent",
         /// Threads and runs beginning and ending.
         Lifecycle = "lifecycle",

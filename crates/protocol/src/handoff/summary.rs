@@ -46,7 +46,7 @@ pub struct HandoffSummary {
 /// One item of a summary's body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryItem {
-    /// What the item says about the work.
+    /// The kind of statement that the item makes about the work.
     pub kind: SummaryItemKind,
     /// One or more plain sentences.
     pub text: String,
@@ -62,7 +62,7 @@ pub struct SummaryItem {
 }
 
 impl SummaryItem {
-    /// What is shown after an item that names something its source does not contain.
+    /// The note after an item that names something its source does not contain.
     pub const UNVERIFIED: &str = " (unverified)";
 }
 
@@ -74,15 +74,15 @@ const fn verified() -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryItemKind {
-    /// What the person wants.
+    /// The person's objective.
     Objective,
-    /// What has been done.
+    /// Finished work.
     Progress,
-    /// What was decided, and the rules the person gave.
+    /// Decisions, and the person's standing instructions.
     Decision,
-    /// What is still to do.
+    /// Open work.
     NextStep,
-    /// What stands in the way.
+    /// Blockers.
     Blocker,
     /// Files, commands and references the work rests on.
     Artifact,
@@ -122,7 +122,7 @@ pub struct Coverage {
 pub struct CarryOver {
     /// The last thing the person asked for, verbatim up to a limit.
     pub last_user_request: Option<String>,
-    /// Whether that was answered, as far as the conversation shows; `None` when there was none.
+    /// True if the conversation shows an answer to that request; `None` when there was no request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request_answered: Option<bool>,
     /// The newest state of the task list.
@@ -143,7 +143,7 @@ pub struct CarryOver {
     /// Skills that were loaded, most recent first; what they say is read again when it is needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<String>,
-    /// What was given to other agents, most recent first.
+    /// Tasks delegated to sub-agents, most recent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegations: Vec<String>,
     /// The state of the files the summary's items name, looked at when it was drafted for a goal.
@@ -159,7 +159,7 @@ pub struct CarryOver {
 pub struct ReferencedFile {
     /// Its path, as the conversation names it.
     pub path: String,
-    /// Whether it was there.
+    /// True if the file existed when it was checked.
     pub exists: bool,
     /// Lowercase hex SHA-256 of its bytes; `None` when it was not there, no file, or too large to be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,13 +169,13 @@ pub struct ReferencedFile {
 /// One entry of a task list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TodoItem {
-    /// What is to be done.
+    /// The text of the task.
     pub text: String,
-    /// Whether it is done.
+    /// The status of the task.
     pub status: TodoStatus,
 }
 
-/// Whether a task is done.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {

@@ -1,12 +1,12 @@
-//! Whose data a reader or writer may touch, and the keys by which people show who they are. Who has which scope is
-//! decided at the door; that it holds is the journal's work.
+//! Owner scopes, which limit the data that a reader or writer may touch, and access keys. Authentication assigns a scope; the
+//! journal enforces it.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{AssistantId, UserId};
 
-/// Whose data may be read and written. There is no default: whoever opens the journal says which.
+/// The owners whose data may be read and written. There is no default: the caller that opens the journal chooses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum OwnerScope {
     /// Everybody's: for the person at the machine who administers it, and for work that belongs to nobody, such as
@@ -31,9 +31,9 @@ impl OwnerScope {
 pub struct ApiKey {
     /// Its public part: names the key in lists and is the beginning of the key.
     pub key_id: String,
-    /// Whose it is.
+    /// The owner.
     pub user_id: UserId,
-    /// What it is for, in the words of whoever made it.
+    /// The purpose, in the words of the person who created the key.
     pub label: Option<String>,
     /// SHA-256 of the whole key in lowercase hex.
     pub sha256: String,

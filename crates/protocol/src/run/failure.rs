@@ -40,7 +40,7 @@ stored_enum! {
         UnknownCheckpoint = "UnknownCheckpointError",
         /// The request asks for settings that cannot be had.
         Request = "ConfigurationError",
-        /// What waits belongs to another folder.
+        /// The pending call was proposed in another workspace folder.
         Workspace = "WorkspaceError",
         /// A failure of which only a text was stored.
         Unclassified = "RunError",
@@ -93,7 +93,7 @@ pub struct RunFailure {
     pub kind: FailureKind,
     /// One line for people: what failed, for what.
     pub message: String,
-    /// What a person can do about it.
+    /// The suggested remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }

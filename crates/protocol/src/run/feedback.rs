@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{RunId, ThreadId};
 
-/// What a person thinks of a run; a thread has one for each run and person.
+/// A person's feedback on a run. There is at most one for each run and person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFeedback {
     /// The thread.
     pub thread_id: ThreadId,
     /// The run.
     pub run_id: RunId,
-    /// Who says it; where nobody signs in there is one person, [`RunFeedback::LOCAL`].
+    /// The author. Without authentication there is one person, [`RunFeedback::LOCAL`].
     pub user_id: String,
     /// The thumb.
     pub rating: Rating,
-    /// What they say about it.
+    /// The comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// When it was first given.

@@ -1,16 +1,16 @@
-//! What a client asked a run for: kept beside the run, as it came in while it waits, so that it can begin later, in whatever
-//! process, and afterwards without the messages, which the thread has then. What it means is decided where runs are admitted.
+//! A client's request for a run. While the run is queued the request is stored as received, so that any process can start it;
+//! afterwards it is stored without the messages, because the thread has them. Admission decides what it means.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{CheckpointId, InterruptId};
 
-/// What a client asked a run for; what it did not say is not stored either.
+/// A client's request for a run. Fields that the client did not set are not stored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunRequest {
-    /// What is put in: an object begins a turn, `None` goes on where the thread stands.
+    /// The input: an object starts a turn, `None` resumes at the thread's checkpoint.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub input: Option<Value>,
     /// An answer, a change of the state, a place to go; it wins over `input`.
@@ -34,28 +34,28 @@ pub struct RunRequest {
     /// Notes of the client about the run.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub metadata: Map<String, Value>,
-    /// What of the run is streamed.
+    /// The stream modes.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub stream_mode: Vec<String>,
-    /// Whether what happens in sub-agents is streamed too.
+    /// True to stream the frames of sub-agents too.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub stream_subgraphs: bool,
-    /// Whether the stream is kept for those who come back.
+    /// True to keep the stream for clients that reconnect.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub stream_resumable: bool,
-    /// What becomes of the run when the client that began it goes away.
+    /// The effect on the run when the client that started it disconnects.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub on_disconnect: DisconnectMode,
-    /// What becomes of it when the thread is busy.
+    /// The strategy when the thread is busy.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub multitask_strategy: MultitaskStrategy,
     /// Where to tell of its end.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub webhook: Option<String>,
-    /// Whether the thread is deleted at its end.
+    /// True to delete the thread when the run ends.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub temporary: bool,
-    /// Whether an answer to a question that does not wait is refused.
+    /// True to refuse an answer to a question that is not pending.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub strict_resume: bool,
     /// How often the client wants checkpoints; kept for it to read back, every step is durable.
@@ -65,7 +65,7 @@ pub struct RunRequest {
     /// the thread's folder. A run that has begun is stored with the folder it works in.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub workspace: Option<String>,
-    /// Whether the thread moves to the run's folder: calls that wait for a decision are asked about again, there.
+    /// True to move the thread to the run's folder. Pending calls are requested again there.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub rehome: bool,
     /// The question that has to wait still when the thread moves; `None` moves it whatever waits.
@@ -155,7 +155,7 @@ fn goto_without_messages(place: &Value) -> Value {
     }
 }
 
-/// What a client commands instead of putting something in.
+/// A client's command, sent in place of an input.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunCommand {
@@ -185,7 +185,7 @@ impl RunCommand {
     }
 }
 
-/// What becomes of a run when the client that began it goes away.
+/// The effect on a run when the client that started it disconnects (`on_disconnect`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DisconnectMode {
@@ -196,7 +196,7 @@ pub enum DisconnectMode {
     Cancel,
 }
 
-/// What becomes of a new run on a busy thread.
+/// The strategy for a new run on a busy thread (`multitask_strategy`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MultitaskStrategy {

@@ -52,7 +52,7 @@ pub struct Replay {
     /// The sequence number of the last event that was read.
     after: Seq,
     /// The last checkpoint whose state was sent.
-    last_point: Option<CheckpointEntry>,
+    last_checkpoint: Option<CheckpointEntry>,
     /// The public channels of that checkpoint.
     channels: Channels,
     /// The node of the step whose start was sent and whose end was not.
@@ -81,7 +81,7 @@ impl Replay {
             thread_id,
             run_id,
             after: 0,
-            last_point: None,
+            last_checkpoint: None,
             channels: Channels::new(),
             node: None,
             is_started: false,
@@ -153,7 +153,7 @@ impl Replay {
                 events.split_at(events.partition_point(|event| event.seq <= checkpoint.head_seq));
             events = later;
             self.send_events(store, own, Some(checkpoint.step), frames).await?;
-            self.send_step_point(store, checkpoint, frames).await?;
+            self.send_checkpoint(store, checkpoint, frames).await?;
         }
         self.send_events(store, events, None, frames).await?;
         Ok(end)
@@ -165,7 +165,7 @@ impl Replay {
         let (mut events, mut checkpoints) = (self.read_events_after(store, self.after).await?, Vec::new());
         for _ in 0..READ_ATTEMPTS_MAX {
             let first = events.first().filter(|_| self.after == 0);
-            checkpoints = self.read_step_points(store, first.map_or(self.after, |first| first.seq)).await?;
+            checkpoints = self.read_checkpoints(store, first.map_or(self.after, |first| first.seq)).await?;
             let after = events.last().map_or(self.after, |last| last.seq);
             let more = self.read_events_after(store, after).await?;
             if more.is_empty() {
@@ -196,9 +196,9 @@ impl Replay {
 
     /// Returns the run's checkpoints after the last one that was sent, oldest first. Checkpoints whose head is
     /// before `since` are left out.
-    async fn read_step_points(&self, store: &dyn Store, since: Seq) -> Result<Vec<CheckpointEntry>> {
+    async fn read_checkpoints(&self, store: &dyn Store, since: Seq) -> Result<Vec<CheckpointEntry>> {
         let (mut checkpoints, mut before) = (Vec::new(), None);
-        let known = self.last_point.as_ref().map(|checkpoint| checkpoint.checkpoint_id);
+        let known = self.last_checkpoint.as_ref().map(|checkpoint| checkpoint.checkpoint_id);
         'pages: loop {
             let page =
                 store.checkpoints(self.thread_id, before, PAGE_ROWS, SupersededVisibility::Shown).await?;
@@ -275,7 +275,7 @@ impl Replay {
     fn send_step_start(&mut self, events: &[Event], step: Option<u64>, frames: &FrameSender) {
         let node = self.step_node(events);
         if self.node.as_ref() != Some(&node) {
-            let step = step.unwrap_or(self.last_point.as_ref().map_or(0, |point| point.step) + 1);
+            let step = step.unwrap_or(self.last_checkpoint.as_ref().map_or(0, |point| point.step) + 1);
             frames.send(Frame::StepStarted { node: node.clone(), step });
             self.node = Some(node);
         }
@@ -286,7 +286,7 @@ impl Replay {
     /// their node.
     fn step_node(&self, events: &[Event]) -> String {
         let wrote = |kind| events.iter().any(|event| event.kind() == Some(kind));
-        let next = self.last_point.as_ref().and_then(|point| point.next.as_deref());
+        let next = self.last_checkpoint.as_ref().and_then(|point| point.next.as_deref());
         match () {
             () if wrote(EventType::AiMessage) => MODEL_NODE.to_owned(),
             () if wrote(EventType::ToolMessage) => TOOLS_NODE.to_owned(),
@@ -295,7 +295,7 @@ impl Replay {
     }
 
     /// Sends the changes of a step and the state after it.
-    async fn send_step_point(
+    async fn send_checkpoint(
         &mut self,
         store: &dyn Store,
         checkpoint: CheckpointEntry,
@@ -322,7 +322,7 @@ impl Replay {
             channels: channels.clone(),
         });
         self.last_position = frames.position();
-        (self.channels, self.last_point) = (channels, Some(checkpoint));
+        (self.channels, self.last_checkpoint) = (channels, Some(checkpoint));
         Ok(())
     }
 }

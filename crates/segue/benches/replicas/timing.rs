@@ -97,7 +97,7 @@ impl EventArrivals {
 pub struct DurationSamples(Vec<f64>);
 
 impl DurationSamples {
-    /// What stands above the figures.
+    /// The header of the table.
     pub const TABLE_HEADER: &str = "     p50      p99      max";
 
     /// Adds one.

@@ -11,16 +11,19 @@ use crate::cli::{ModelArgs, parse_positive};
 
 use super::memory::PastTime;
 
-/// The decisions that a decision file can hold. The page `docs/src/decisions.md` describes them in full.
+/// The decisions that a decision file can hold, at most 80 columns wide, because clap would break longer lines. The page
+/// `docs/src/decisions.md` describes them in full.
 pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
   accept   {"type": "approve"}; with "summary_sha256" only that text
   edit     {"type": "approve", "args": {"summary_md": "...", "title": "..."}}
-  refine   {"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"feedback": "..."}}}
+  refine   {"type": "edit", "edited_action":
+           {"name": "handoff_summary", "args": {"feedback": "..."}}}
   revert   the same with "args": {"revert_to": 0}
-  redraft  the same with "args": {"redraft": {"model": "provider/name"}}, or {}, or {"model": "extractive"}
+  redraft  the same with "args": {"redraft": {}}, and in the inner braces
+           "model": "provider/name" or "model": "extractive" (offline summary)
   decline  {"type": "reject", "message": "..."}
   preview  {"type": "preview"}
-After refine, revert and redraft there is another proposal to decide on, and the exit code is 3."#;
+After refine, revert and redraft, another proposal is pending: exit code 3."#;
 
 /// The subcommands of `segue handoff`. Any other word in their position names a thread or a file.
 const SUBCOMMANDS: [&str; 2] = ["stats", "export"];
@@ -28,10 +31,8 @@ const SUBCOMMANDS: [&str; 2] = ["stats", "export"];
 /// Continue a thread in a fresh one, with a summary that you review
 ///
 /// A handoff is a bridge of context, not a fork: the new thread starts empty, and its first turn gets only the summary that
-/// you accept. The old thread does not change. Before you accept, you can refine the summary with feedback, edit it, or
-/// return to an earlier draft. It works offline; if a model is configured, the model drafts the summary.
-///
-/// A pending handoff waits for a decision, also after a restart, and any client can answer it.
+/// you accept. The old thread does not change. You can refine the summary with feedback, edit it, or return to an earlier
+/// draft. A model drafts it, or an offline summary if none is configured.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = DECISIONS_HELP,
@@ -42,13 +43,13 @@ const SUBCOMMANDS: [&str; 2] = ["stats", "export"];
 pub(crate) struct HandoffArgs {
     #[command(subcommand)]
     pub(crate) command: Option<HandoffCommand>,
-    /// Thread (the beginning of its id, or `last`), or a session file of another agent (`-` is standard input)
+    /// A thread's id or `last`, or a session file (`-` is stdin)
     #[arg(value_name = "THREAD|FILE", required_unless_present_any = ["latest", "list", "show", "decide"])]
     pub(crate) source: Option<String>,
     /// Purpose of the new thread
     #[arg(value_name = "GOAL")]
     pub(crate) goal: Vec<String>,
-    /// Hand off the newest session of another agent on this machine
+    /// Hand off the newest session of another agent
     #[arg(long)]
     pub(crate) latest: bool,
     /// List the pending handoffs of all threads
@@ -59,7 +60,7 @@ pub(crate) struct HandoffArgs {
         conflicts_with_all = ["source", "latest", "messages", "answer"]
     )]
     pub(crate) list: bool,
-    /// Show a handoff and its drafts: the beginning of its id, or an interrupt's id
+    /// Show a handoff and its drafts, by its id or interrupt
     #[arg(
         long,
         group = "pending_action",
@@ -68,7 +69,7 @@ pub(crate) struct HandoffArgs {
         conflicts_with_all = ["source", "latest", "messages", "answer"]
     )]
     pub(crate) show: Option<String>,
-    /// With --show: the number of the draft, from 1 [default: the newest]
+    /// With --show: the draft's number [default: the newest]
     #[arg(
         long,
         value_name = "N",
@@ -77,7 +78,7 @@ pub(crate) struct HandoffArgs {
         conflicts_with_all = ["source", "latest", "list", "decide"]
     )]
     pub(crate) draft: Option<u32>,
-    /// Answer a pending handoff; a THREAD before it must be the thread that is handed off
+    /// Answer a pending handoff, by its id or interrupt
     #[arg(
         long,
         group = "pending_action",
@@ -86,13 +87,13 @@ pub(crate) struct HandoffArgs {
         conflicts_with_all = ["goal", "latest", "messages"]
     )]
     pub(crate) decide: Option<String>,
-    /// Show the summary without creating a thread; a handoff drafted for it ends
+    /// Only show the summary, without creating a thread
     #[arg(long, group = "answer", help_heading = "Answers")]
     pub(crate) preview: bool,
     /// Accept the summary without asking
     #[arg(long, alias = "approve", group = "answer", help_heading = "Answers")]
     pub(crate) apply: bool,
-    /// Answer with the decision in a JSON file (`-` is standard input)
+    /// Answer with the decision in a JSON file (see below)
     #[arg(long, value_name = "FILE", group = "answer", help_heading = "Answers")]
     pub(crate) decision_file: Option<PathBuf>,
     /// Cover only the newest N messages
@@ -110,7 +111,7 @@ pub(crate) enum HandoffCommand {
     Export(HandoffExportCommand),
 }
 
-/// Count handoffs by outcome, with drafts, tokens, coverage and time to decision
+/// Count handoffs by outcome, with tokens, coverage and time to decision
 #[derive(Debug, Args)]
 pub(crate) struct HandoffStatsArgs {
     /// Only handoffs requested since: 2026-03-01, 2026-03-01T09:30, 09:30 (today), or 12h, 30d, 2w ago. Times are UTC
@@ -131,9 +132,9 @@ pub(crate) enum HandoffExportCommand {
     Flush,
 }
 
-/// Search the original messages of a thread and of the threads it was handed off from
+/// Search the messages of a thread and of the threads it came from
 ///
-/// Compacted messages are included. The newest message comes first. The agent has the same search as a tool.
+/// The search covers the original messages, including compacted ones. The newest message comes first. The agent has the same search as a tool.
 #[derive(Debug, Args)]
 pub(crate) struct RecallCommandArgs {
     /// The beginning of the thread's id, or `last`
@@ -154,7 +155,10 @@ pub(crate) struct RecallCommandArgs {
 /// Clap accepts no subcommand after an option of the same command (`args_conflicts_with_subcommands`), and it counts global
 /// options as such: without this, `segue handoff --json stats` would look for a thread named "stats". The setting itself is
 /// needed because a goal may contain these words: `segue handoff last export the report`.
-pub(super) fn move_subcommand_before_options(mut args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
+pub(super) fn move_subcommand_before_options(
+    mut args: Vec<OsString>,
+    command: &clap::Command,
+) -> Vec<OsString> {
     let handoff = skip_global_options(&args, 1, command);
     if args.get(handoff).is_none_or(|arg| arg != "handoff" && arg != "handoffs") {
         return args;
@@ -202,7 +206,9 @@ mod tests {
             }
             CliCommand::Handoff(HandoffArgs { command: Some(HandoffCommand::Export(command)), .. })
             | CliCommand::Mirror(command) => export(&command),
-            CliCommand::Handoff(args) => format!("{:?} {:?}", args.source.unwrap_or_default(), args.goal.join(" ")),
+            CliCommand::Handoff(args) => {
+                format!("{:?} {:?}", args.source.unwrap_or_default(), args.goal.join(" "))
+            }
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -245,7 +251,7 @@ mod tests {
             format!("{:?}", parse("memory summarize").unwrap())
         );
         let help = parse("--help").unwrap_err() + &parse("memory --help").unwrap_err();
-        for former in ["handoffs", "mirror ", "settle"] {
+        for former in ["\n  handoffs ", "\n  mirror ", "\n  settle "] {
             assert!(!help.contains(former), "{former}: {help}");
         }
     }

@@ -79,7 +79,7 @@ impl FeedbackThumb {
     }
 }
 
-/// Show the steps, times, tokens and costs of a run, thread or handoff
+/// Show the steps, times and costs of a run, thread or handoff
 ///
 /// The trace is computed from the journal, so it is complete: it includes what was compacted or rewound later.
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! The arguments of `segue search`, `segue memory`, `segue remember` and `segue store`: the commands about what outlives a
 //! context. The files under `commands` perform them.
 
-pub(crate) mod store;
 mod past_time;
+pub(crate) mod store;
 
 use clap::{Args, Subcommand, ValueEnum};
 use protocol::AssistantId;
@@ -63,15 +63,19 @@ pub(crate) enum SearchKind {
 /// messages are summarized automatically, as `[memory]` in config.toml says; the messages themselves are never deleted.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
-    /// Show agent.md, which starts every conversation, and the newest summaries
+    /// Show agent.md and the newest summaries
     Show {
         /// Most summaries to show
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=HITS_MAX))]
         limit: u32,
     },
-    /// Edit agent.md in $VISUAL or $EDITOR; the block in it that Segue manages cannot be changed
+    /// Edit agent.md in $VISUAL or $EDITOR
+    ///
+    /// The text between <current_thread_summary> and </current_thread_summary> is managed by Segue and cannot be changed.
     Edit,
-    /// Search agent.md, the summaries and the assistant's store; `segue search` covers messages
+    /// Search agent.md, the summaries and the store
+    ///
+    /// `segue search` searches messages instead.
     Search {
         /// A question, or words
         #[arg(required = true)]
@@ -82,9 +86,9 @@ pub(crate) enum MemoryCommand {
     },
     /// Print the path of agent.md
     Path,
-    /// Show the size of each tier, and the threads that wait to be summarized
+    /// Show the size of each tier, and the threads due for summarizing
     Stats,
-    /// List the messages of a thread with their tier: active, summarized or rewound
+    /// List the messages of a thread: active, summarized or rewound
     Trace {
         /// The beginning of the thread's id, or `last`
         thread: String,
@@ -101,7 +105,9 @@ pub(crate) enum MemoryCommand {
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
         limit: u32,
     },
-    /// Summarize old messages that are due, as the chat and `segue run` do automatically
+    /// Summarize the old messages that are due
+    ///
+    /// The chat and `segue run` do this automatically.
     #[command(alias = "settle")]
     Summarize,
 }

@@ -2,7 +2,10 @@
 //! a program only notices are printed. Ctrl-C stops the work. The caller shows the result.
 
 use agent::{Agent, CancellationToken, Frame, FrameSender};
-use terminal::{Audience, BracketedPasteGuard, ProgressDisplay, NoEchoGuard, Screen, WatchEvent, TurnTotals, TurnView, WatchControl, TypeAheadBuffer, ProgressUnit, watch};
+use terminal::{
+    Audience, BracketedPasteGuard, NoEchoGuard, ProgressDisplay, ProgressUnit, Screen, TurnTotals, TurnView,
+    TypeAheadBuffer, WatchControl, WatchEvent, watch,
+};
 
 use crate::cli::OutputFormat;
 use crate::commands::CommandContext;
@@ -28,7 +31,7 @@ pub(crate) struct WorkDisplay {
 /// The result of work.
 pub(crate) struct WorkResult<T> {
     pub(crate) output: T,
-    /// Whether the person stopped the work.
+    /// True if the person stopped the work.
     pub(crate) is_stopped: bool,
 }
 
@@ -65,7 +68,9 @@ pub(crate) async fn run_with_display<T>(
             WatchEvent::Frame(_, Frame::Notice { .. } | Frame::Progress { .. })
             | WatchEvent::Tick
             | WatchEvent::Stopping => view.handle_watch_event(event),
-            WatchEvent::Frame(..) | WatchEvent::Gap(_) if display.visibility == WorkVisibility::Everything => {
+            WatchEvent::Frame(..) | WatchEvent::Gap(_)
+                if display.visibility == WorkVisibility::Everything =>
+            {
                 view.handle_watch_event(event)
             }
             WatchEvent::Frame(..) | WatchEvent::Gap(_) => Ok(WatchControl::Continue),

@@ -7,12 +7,14 @@ use agent::{PermissionRule, RuleScope, is_canonical_folder};
 use protocol::decision::EditedAction;
 use protocol::{ActionRequest, Decision, Decisions, Interrupt, InterruptStatus, ThreadId};
 use serde_json::{Map, Value};
-use terminal::tool_calls::title;
 use terminal::editor::{self, EditOutcome};
-use terminal::{KeyChoice, Screen, TypeAheadBuffer, ask_while_typing, ask_draft, diff, sanitize_line, reveal_unsafe, wrap};
+use terminal::tool_calls::title;
+use terminal::{
+    KeyChoice, Screen, TypeAheadBuffer, ask_draft, ask_while_typing, diff, reveal_unsafe, sanitize_line, wrap,
+};
 
 use crate::commands::CommandContext;
-use crate::exit::{self, ExitReason, CliFailure};
+use crate::exit::{self, CliFailure, ExitReason};
 
 /// The `middleware_source` of interrupts that ask about tool calls.
 pub(crate) const TOOL_APPROVAL: &str = "ToolApprovalMiddleware";
@@ -70,7 +72,8 @@ pub(crate) async fn dropped_calls_notice(
     thread_id: ThreadId,
 ) -> Result<Option<String>, CliFailure> {
     let pending = context.agent.runs().pending_interrupts(thread_id).await?;
-    let count = pending.iter().filter(|interrupt| is_tool_approval(interrupt)).flat_map(pending_calls).count();
+    let count =
+        pending.iter().filter(|interrupt| is_tool_approval(interrupt)).flat_map(pending_calls).count();
     Ok(match count {
         0 => None,
         1 => Some("Your message cancels 1 pending tool call.".to_owned()),
@@ -182,8 +185,8 @@ pub(crate) fn can_run_when_approved(interrupt: &Interrupt) -> bool {
 
 /// Returns a line for each call: its title, and the folder in which it runs.
 pub(crate) fn call_lines(interrupt: &Interrupt) -> Vec<String> {
-    let folder =
-        workspace(interrupt).map(|folder| format!(" in {}", sanitize_line(&reveal_unsafe(&folder.to_string_lossy()))));
+    let folder = workspace(interrupt)
+        .map(|folder| format!(" in {}", sanitize_line(&reveal_unsafe(&folder.to_string_lossy()))));
     let folder = folder.unwrap_or_default();
     let requests = interrupt.payload.action_requests.iter();
     requests.map(|request| format!("`{}`{folder}", title(&request.name, &request.args))).collect()
@@ -198,7 +201,8 @@ fn show_workspace(context: &CommandContext, interrupt: &Interrupt) -> Result<(),
     let wrap_line = |text: &str| wrap(text, columns, "", "  ");
     screen.print_line("")?;
     if !is_canonical_folder(folder) {
-        screen.print_line(style.bad(wrap_line(&format!("⚠ proposed in {name}, which does not exist here"))))?;
+        screen
+            .print_line(style.bad(wrap_line(&format!("⚠ proposed in {name}, which does not exist here"))))?;
         let hint = "A call runs only in the folder in which it was proposed. “Continue here” moves the thread to this \
                     folder and asks again.";
         return Ok(screen.print_line(style.dim(wrap_line(hint)))?);
@@ -413,9 +417,10 @@ fn edit_call(context: &CommandContext, request: &ActionRequest) -> Result<Option
     let is_command = request_detail(request, "command").is_some();
     let command = request.args.get("command").filter(|_| is_command).and_then(Value::as_str);
     let (head, text) = match command {
-        Some(command) => {
-            ("Edit the command, save, and close the editor. This approves the edited command.", command.to_owned())
-        }
+        Some(command) => (
+            "Edit the command, save, and close the editor. This approves the edited command.",
+            command.to_owned(),
+        ),
         None => (
             "Edit the arguments, save, and close the editor. This approves the edited call.",
             serde_json::to_string_pretty(&request.args)?,
@@ -442,7 +447,9 @@ fn edit_call(context: &CommandContext, request: &ActionRequest) -> Result<Option
         None => match serde_json::from_str(&edited) {
             Ok(args) => args,
             Err(error) => {
-                context.screen.print_line(context.screen.style.bad(format!("This is not a JSON object: {error}")))?;
+                context
+                    .screen
+                    .print_line(context.screen.style.bad(format!("This is not a JSON object: {error}")))?;
                 return Ok(None);
             }
         },

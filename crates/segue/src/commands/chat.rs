@@ -2,17 +2,17 @@
 //! message, which starts a turn.
 
 mod compact_commands;
-mod inspect_commands;
 mod growth_prompt;
 mod handoff_commands;
-mod input;
 mod history_command;
-pub(crate) mod message_draft;
-mod thread_intro;
+mod input;
+mod inspect_commands;
 mod memory_commands;
+pub(crate) mod message_draft;
 mod slash_commands;
 mod status_line;
 mod thread_commands;
+mod thread_intro;
 
 use std::path::Path;
 
@@ -20,17 +20,18 @@ use agent::{Agent, CancellationToken, FrameSender, RunEnd, RunError, ThreadFilte
 use protocol::{RunStatus, Thread, ThreadId};
 use terminal::signals::{self, SignalModeGuard};
 use terminal::{
-    Audience, BracketedPasteGuard, NoEchoGuard, TurnTotals, TurnView, TypeAheadBuffer, sanitize_line, pick, sanitize, shorten, watch, wrap,
+    Audience, BracketedPasteGuard, NoEchoGuard, TurnTotals, TurnView, TypeAheadBuffer, pick, sanitize,
+    sanitize_line, shorten, watch, wrap,
 };
 
 use crate::cli::{self, OutputFormat};
 use crate::commands::approval::ApprovalAnswer;
 use crate::commands::{CommandContext, NO_MODEL_HINT, NO_TERMINAL, approval, history, threads};
-use crate::exit::{self, ExitReason, CliFailure, CommandResult};
+use crate::exit::{self, CliFailure, CommandResult, ExitReason};
 use input::paste::ExpandedInput;
-use input::{CompletionCandidates, InputLine, ChatLineReader, PROMPT};
-use message_draft::MessageDraft;
+use input::{ChatLineReader, CompletionCandidates, InputLine, PROMPT};
 use memory_commands::BackgroundSummarizer;
+use message_draft::MessageDraft;
 use status_line::ThreadTotals;
 
 /// The most threads that a person can choose from.
@@ -41,9 +42,11 @@ const RECOVERED_NOTICE: &str = "The last turn was interrupted; it is resumed now
 /// The notice after a person stopped a turn.
 const STOPPED_NOTICE: &str = "Stopped. Everything that had arrived is kept.";
 /// The notice after a turn failed.
-const MESSAGE_KEPT_NOTICE: &str = "Your message is kept: write “try again” to retry, or choose another model with /model.";
+const MESSAGE_KEPT_NOTICE: &str =
+    "Your message is kept: write “try again” to retry, or choose another model with /model.";
 /// The notice after a person stopped a turn during the compaction before it.
-const COMPACTION_STOPPED_NOTICE: &str = "Stopped: nothing was compacted. Everything that had arrived before is kept.";
+const COMPACTION_STOPPED_NOTICE: &str =
+    "Stopped: nothing was compacted. Everything that had arrived before is kept.";
 
 /// The state of a chat.
 struct ChatSession {
@@ -61,9 +64,9 @@ struct ChatSession {
     pending_calls: Vec<(String, serde_json::Value)>,
     /// A note to print before the output of the next run.
     first_note: Option<String>,
-    /// Whether the status line must be printed before the next prompt.
+    /// True if the status line must be printed before the next prompt.
     is_status_stale: bool,
-    /// Whether the last key was Ctrl-C at an empty prompt; another Ctrl-C then leaves the chat.
+    /// True if the last key was Ctrl-C at an empty prompt; another Ctrl-C then leaves the chat.
     is_quit_armed: bool,
     /// The reason for the exit code at the end of the chat.
     exit_reason: ExitReason,
@@ -178,7 +181,11 @@ async fn choose_thread(context: &CommandContext, label: &str) -> Result<Option<T
     let (now, columns) = (jiff::Timestamp::now(), context.screen.columns.saturating_sub(4));
     let ids = threads::short_ids(threads.iter().map(|thread| thread.thread_id));
     let items = threads.iter().zip(ids).map(|(thread, id)| {
-        let line = format!("{id}  {:<11} {}", threads::format_age(now, thread.updated_at), threads::thread_title(thread));
+        let line = format!(
+            "{id}  {:<11} {}",
+            threads::format_age(now, thread.updated_at),
+            threads::thread_title(thread)
+        );
         shorten(&line, columns).into_owned()
     });
     Ok(pick(&context.screen, label, items.collect())?.map(|index| threads.swap_remove(index)))
@@ -219,7 +226,9 @@ impl ChatSession {
                     }
                 },
                 InputLine::Interrupted if was_leaving => return Ok(ExitReason::Success),
-                InputLine::Interrupted => self.print_info("Press Ctrl-C again, or Ctrl-D, or write /quit, to leave.")?,
+                InputLine::Interrupted => {
+                    self.print_info("Press Ctrl-C again, or Ctrl-D, or write /quit, to leave.")?
+                }
                 InputLine::Cleared => {}
                 InputLine::Eof => return Ok(self.exit_reason),
             }
@@ -234,7 +243,8 @@ impl ChatSession {
         {
             let totals = self.turn_totals.take();
             let context_use =
-                status_line::show_status(&self.context, thread, totals.as_ref(), &mut self.thread_totals).await?;
+                status_line::show_status(&self.context, thread, totals.as_ref(), &mut self.thread_totals)
+                    .await?;
             self.propose_growth_action(context_use).await?;
         }
         for text in self.type_ahead.pastes.drain(..) {
@@ -250,7 +260,8 @@ impl ChatSession {
             self.print_info("You typed this at a question, so it was not sent. Enter sends it.")?;
         }
         // A plain terminal has no line to put a draft into, so all drafts are printed at once.
-        let draft = if is_plain { self.type_ahead.take_all_drafts() } else { self.type_ahead.take_next_draft() };
+        let draft =
+            if is_plain { self.type_ahead.take_all_drafts() } else { self.type_ahead.take_next_draft() };
         if is_plain && !draft.is_empty() {
             self.print_info("You typed this at a question, so it was not sent:")?;
             self.context.screen.print_line(sanitize(&draft))?;
@@ -269,7 +280,10 @@ impl ChatSession {
         let threads = self.context.agent.threads().list(filter).await.unwrap_or_default();
         let ids = threads::short_ids(threads.iter().map(|thread| thread.thread_id));
         let titles = threads.iter().map(|thread| shorten(&threads::thread_title(thread), 40).into_owned());
-        CompletionCandidates { threads: ids.into_iter().zip(titles).collect(), models: inspect_commands::model_candidates(&self.context.agent) }
+        CompletionCandidates {
+            threads: ids.into_iter().zip(titles).collect(),
+            models: inspect_commands::model_candidates(&self.context.agent),
+        }
     }
 
     /// Prints a dimmed text, wrapped to the width of the screen.
@@ -480,11 +494,14 @@ impl ChatSession {
     /// call is pending or the person left the question open.
     async fn approve_calls(&mut self, thread_id: ThreadId) -> Result<Option<RunEnd>, CliFailure> {
         let pending = self.context.agent.runs().pending_interrupts(thread_id).await?;
-        let mut interrupts = pending.iter().filter(|interrupt| approval::is_tool_approval(interrupt)).peekable();
+        let mut interrupts =
+            pending.iter().filter(|interrupt| approval::is_tool_approval(interrupt)).peekable();
         while let Some(interrupt) = interrupts.peek().copied() {
             let answer = approval::ask_for_decisions(&self.context, interrupt, &mut self.type_ahead)?;
             let (decisions, remembered_rules) = match answer {
-                Some(ApprovalAnswer::Decided { decisions, remembered_rules }) => (decisions, remembered_rules),
+                Some(ApprovalAnswer::Decided { decisions, remembered_rules }) => {
+                    (decisions, remembered_rules)
+                }
                 Some(ApprovalAnswer::MoveHere) => {
                     return self
                         .run_watched(async |agent, frames, cancel| {

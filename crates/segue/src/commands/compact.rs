@@ -2,23 +2,25 @@
 //! use of the context window. The chat's commands share this code. The `compaction` crate decides what is compacted and when.
 
 use agent::{
-    Agent, CancellationToken, CompactionParameters, ThreadCompaction, ContextReport, OFFLINE_SUMMARY_MODEL, Error, FrameSender, KeepPolicy,
-    RunError, ThreadError, ThreadCompactionUndo,
+    Agent, CancellationToken, CompactionParameters, ContextReport, Error, FrameSender, KeepPolicy,
+    OFFLINE_SUMMARY_MODEL, RunError, ThreadCompaction, ThreadCompactionUndo, ThreadError,
 };
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
 use serde_json::json;
-use terminal::marker::{CardFold, CompactionStatus, compaction_card};
 use terminal::context_window::render_report;
-use terminal::{Audience, Screen, TurnTotals, TypeAheadBuffer, sanitize_line, format_tokens, wrap};
+use terminal::marker::{CardFold, CompactionStatus, compaction_card};
+use terminal::{Audience, Screen, TurnTotals, TypeAheadBuffer, format_tokens, sanitize_line, wrap};
 
 use crate::cli::OutputFormat;
 use crate::cli::compact::CompactArgs;
+use crate::commands::agent_work::{
+    WorkDisplay, WorkVisibility, is_interactive, run_with_display, run_with_notices,
+};
 use crate::commands::import::format_count;
 use crate::commands::memory::summarize;
-use crate::commands::agent_work::{WorkDisplay, WorkVisibility, is_interactive, run_with_notices, run_with_display};
 use crate::commands::{CommandContext, NO_MODEL_HINT};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The label of the progress until the compaction reports its first phase.
 const PHASE_LABEL: &str = "compacting the conversation";
@@ -36,7 +38,7 @@ pub(crate) struct CompactOptions {
     pub(crate) mode: CompactionMode,
 }
 
-/// Whether a compaction is stored.
+/// Selects between storing a compaction and only showing it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum CompactionMode {
     /// The compaction is stored.
@@ -132,7 +134,9 @@ pub(crate) async fn compact_thread(
     let request = CompactionParameters { focus: options.focus, keep: options.keep.map(KeepPolicy::Messages) };
     let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| match options.mode {
         CompactionMode::Store => agent.threads().compact(thread_id, &request, frames, cancel).await,
-        CompactionMode::Preview => agent.threads().preview_compaction(thread_id, &request, frames, cancel).await,
+        CompactionMode::Preview => {
+            agent.threads().preview_compaction(thread_id, &request, frames, cancel).await
+        }
     };
     let result = match is_interactive(context) {
         true => {
@@ -184,14 +188,17 @@ fn print_result_json(
     thread_id: ThreadId,
     outcome: &CompactOutcome,
 ) -> Result<(), CliFailure> {
-    let report = |name| CompactionReport { thread_id, outcome: name, reason: None, marker: None, compaction: None };
+    let report =
+        |name| CompactionReport { thread_id, outcome: name, reason: None, marker: None, compaction: None };
     context.print_json(&match outcome {
         CompactOutcome::Compacted(compacted) => CompactionReport {
             marker: compacted.marker.as_ref(),
             compaction: Some(&compacted.compaction),
             ..report(if compacted.is_stored { "condensed" } else { "previewed" })
         },
-        CompactOutcome::NothingToCompact(reason) => CompactionReport { reason: Some(reason), ..report("nothing") },
+        CompactOutcome::NothingToCompact(reason) => {
+            CompactionReport { reason: Some(reason), ..report("nothing") }
+        }
     })
 }
 
@@ -208,7 +215,12 @@ pub(crate) async fn run_uncompact(context: &CommandContext, thread: &str) -> Com
             "tokens_before": undone.tokens_before, "tokens_after": undone.tokens_after,
         }))?,
         OutputFormat::Text => {
-            context.screen.print_line(wrap(&uncompacted_text(&undone), context.screen.text_columns(), "", "  "))?;
+            context.screen.print_line(wrap(
+                &uncompacted_text(&undone),
+                context.screen.text_columns(),
+                "",
+                "  ",
+            ))?;
         }
     }
     Ok(ExitReason::Success)

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use agent::{HandoffOutcome, HandoffRequestOptions, ImportReport, PendingHandoff};
 use protocol::{Decision, Decisions, HandoffId, HandoffStatus, Thread, ThreadId};
-use terminal::{Audience, TypeAheadBuffer, sanitize_line, shorten, sanitize_path};
+use terminal::{Audience, TypeAheadBuffer, sanitize_line, sanitize_path, shorten};
 
 use crate::cli::OutputFormat;
 use crate::cli::handoff::{HandoffArgs, HandoffCommand};
 use crate::commands::{CommandContext, import, review, threads};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 use answer::{HandoffAnswerSource, answer_source, apply_answer};
 use report::{HandoffConclusion, report_conclusion};
 
@@ -32,7 +32,9 @@ pub(crate) async fn run(context: &CommandContext, mut args: HandoffArgs) -> Comm
     }
     let outcome = match (&args.show, &args.decide) {
         _ if args.list => return inspect::list_handoffs(context).await.map(|()| ExitReason::Success),
-        (Some(id), _) => return inspect::show_handoff(context, id, args.draft).await.map(|()| ExitReason::Success),
+        (Some(id), _) => {
+            return inspect::show_handoff(context, id, args.draft).await.map(|()| ExitReason::Success);
+        }
         (None, Some(id)) => decide_pending(context, id, &args).await,
         (None, None) => request_handoff(context, &args).await,
     };
@@ -51,7 +53,9 @@ async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> Comman
         }
         (Some(source), false) => resolve_source(context, source).await?,
         // The parser of the arguments requires one of them.
-        (None, false) => return Err(CliFailure::new(ExitReason::User, "hand off: no thread or file is given")),
+        (None, false) => {
+            return Err(CliFailure::new(ExitReason::User, "hand off: no thread or file is given"));
+        }
     };
     let request = HandoffRequestOptions {
         goal: Some(goal.join(" ")).filter(|goal| !goal.trim().is_empty()),
@@ -123,7 +127,9 @@ async fn find_pending(context: &CommandContext, handoff_id: HandoffId) -> Result
                 "try again in a moment; `segue handoff {thread}` resumes an interrupted run"
             )))
         }
-        (None, status) => Err(agent::Error::from(agent::HandoffError::AlreadyDecided { handoff_id, status }).into()),
+        (None, status) => {
+            Err(agent::Error::from(agent::HandoffError::AlreadyDecided { handoff_id, status }).into())
+        }
     }
 }
 
@@ -148,12 +154,17 @@ async fn answer_and_report(
         (shown, _) => shown?,
     }
     let result = apply_answer(context, pending, answer).await?;
-    let conclusion = HandoffConclusion { pending, result, last_seq_before: thread.last_seq, import: imported };
+    let conclusion =
+        HandoffConclusion { pending, result, last_seq_before: thread.last_seq, import: imported };
     report_conclusion(context, conclusion).await
 }
 
 /// Prints the thread of the handoff and its proposal.
-async fn show_pending(context: &CommandContext, thread: &Thread, pending: &PendingHandoff) -> Result<(), CliFailure> {
+async fn show_pending(
+    context: &CommandContext,
+    thread: &Thread,
+    pending: &PendingHandoff,
+) -> Result<(), CliFailure> {
     let (screen, id) = (&context.screen, context.short_id(thread.thread_id).await);
     let heading = format!("Handoff of {id} {}", threads::thread_title(thread));
     screen.print_line(screen.style.dim(shorten(&heading, screen.columns)))?;
@@ -168,7 +179,11 @@ pub(crate) async fn show_child_thread(
 ) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let short = context.short_id(child).await;
-    screen.print_line(format!("{} {}", style.good("Accepted."), sanitize_line(&decided.proposal.summary_json.title)))?;
+    screen.print_line(format!(
+        "{} {}",
+        style.good("Accepted."),
+        sanitize_line(&decided.proposal.summary_json.title)
+    ))?;
     screen.print_line(format!("New thread {short} {}", style.dim(format!("({child})"))))?;
     if let Some(note) =
         decided.handoff.note.as_ref().filter(|_| decided.handoff.status == HandoffStatus::Accepted)
@@ -182,7 +197,10 @@ pub(crate) async fn show_child_thread(
 }
 
 /// Returns the thread that `source` names, or imports the session file that it names.
-async fn resolve_source(context: &CommandContext, source: &str) -> Result<(Thread, Option<ImportReport>), CliFailure> {
+async fn resolve_source(
+    context: &CommandContext,
+    source: &str,
+) -> Result<(Thread, Option<ImportReport>), CliFailure> {
     let is_id = source == "last" || source.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     match is_id && source != "-" && !Path::new(source).exists() {
         true => Ok((context.agent.threads().find(source).await?, None)),
@@ -194,7 +212,10 @@ async fn resolve_source(context: &CommandContext, source: &str) -> Result<(Threa
 ///
 /// # Errors
 /// Fails if the file cannot be read or contains no conversation.
-async fn import_source(context: &CommandContext, path: &Path) -> Result<(Thread, Option<ImportReport>), CliFailure> {
+async fn import_source(
+    context: &CommandContext,
+    path: &Path,
+) -> Result<(Thread, Option<ImportReport>), CliFailure> {
     let report = import::import_sessions(context, &[PathBuf::from(path)]).await?;
     let mut newest: Option<Thread> = None;
     for imported in &report.threads {

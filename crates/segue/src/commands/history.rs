@@ -6,7 +6,7 @@ pub(crate) mod markers;
 pub(crate) mod recall;
 pub(crate) mod search;
 
-use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, HistoryFilter, SupersededVisibility};
+use agent::{HistoryEntry, HistoryFilter, HistoryItem, HistoryPage, HistoryQuery, SupersededVisibility};
 use protocol::{RunFeedback, RunStatus, Seq, ThreadId};
 use serde::Serialize;
 use terminal::marker::CardFold;
@@ -15,7 +15,7 @@ use terminal::{sanitize_line, wrap};
 use crate::cli::OutputFormat;
 use crate::cli::history::HistoryArgs;
 use crate::commands::CommandContext;
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 use entry::{EntryDisplay, show_entry};
 use markers::CompactionMarkers;
 
@@ -41,7 +41,8 @@ struct HistoryPageReport<'a> {
 pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandResult {
     let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
     let superseded = if args.all { SupersededVisibility::Shown } else { SupersededVisibility::Hidden };
-    let limit = if args.around.is_some() { HistoryArgs::LIMIT_AROUND_DEFAULT } else { HistoryArgs::LIMIT_DEFAULT };
+    let limit =
+        if args.around.is_some() { HistoryArgs::LIMIT_AROUND_DEFAULT } else { HistoryArgs::LIMIT_DEFAULT };
     let query = HistoryQuery {
         before_seq: args.before,
         after_seq: args.after,
@@ -61,7 +62,12 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
         (page.entries.first().map(|entry| entry.seq), page.entries.last().map(|entry| entry.seq));
     if context.format == OutputFormat::Json {
         let markers = args.expand.then(|| loaded_markers.markers_covering(first_seq, last_seq));
-        context.print_json(&HistoryPageReport { page: &page, first_seq, last_seq, markers: markers.as_deref() })?;
+        context.print_json(&HistoryPageReport {
+            page: &page,
+            first_seq,
+            last_seq,
+            markers: markers.as_deref(),
+        })?;
         return Ok(ExitReason::Success);
     }
     let display =
@@ -194,7 +200,8 @@ pub(crate) async fn show_run_end(
     let Some(run_id) = entry.run_id.filter(|_| is_last) else { return Ok(false) };
     let Some(run) = context.agent.runs().get(run_id).await? else { return Ok(false) };
     let (screen, style) = (&context.screen, context.screen.style);
-    let reason = run.failure.map_or_else(String::new, |failure| format!(": {}", sanitize_line(&failure.message)));
+    let reason =
+        run.failure.map_or_else(String::new, |failure| format!(": {}", sanitize_line(&failure.message)));
     let line = match run.status {
         RunStatus::Pending | RunStatus::Running | RunStatus::Success | RunStatus::Interrupted => {
             return Ok(false);
@@ -214,10 +221,13 @@ pub(crate) async fn show_run_end(
 mod tests {
     use std::collections::BTreeSet;
 
-    use agent::{ArchiveMarker, ImportedBoundaryEntry, ToolCallHeader, CompactionFailedEntry, SummaryMarker, CompactionUndoneEntry};
+    use agent::{
+        ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, ImportedBoundaryEntry, SummaryMarker,
+        ToolCallHeader,
+    };
     use jiff::Timestamp;
     use protocol::{
-        ArchiveReason, ContentBlock, CompactionTrigger, Message, Rating, RunId, ToolMessage, ToolStatus,
+        ArchiveReason, CompactionTrigger, ContentBlock, Message, Rating, RunId, ToolMessage, ToolStatus,
     };
     use serde_json::{Value, json};
 

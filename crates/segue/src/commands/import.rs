@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use agent::{FoundSession, ImportReport, ImportedThread};
 use serde_json::json;
-use terminal::{WatchEvent, WatchControl, ProgressUnit, sanitize_line, shorten, sanitize_path, watch};
+use terminal::{ProgressUnit, WatchControl, WatchEvent, sanitize_line, sanitize_path, shorten, watch};
 
 use crate::cli::{self, OutputFormat};
 use crate::commands::agent_work::progress_display;
 use crate::commands::{CommandContext, threads};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The most damaged records that are listed.
 const PROBLEMS_SHOWN_MAX: usize = 20;
@@ -115,7 +115,8 @@ async fn show_report(context: &CommandContext, report: &ImportReport) -> Result<
         parts.push(format_count(report.problems.len() as u64, "damaged record"));
     }
     if !report.skipped.is_empty() {
-        parts.push(format!("{} skipped without a session", format_count(report.skipped.len() as u64, "file")));
+        parts
+            .push(format!("{} skipped without a session", format_count(report.skipped.len() as u64, "file")));
     }
     context.screen.print_line(parts.join(" · "))?;
     for failed in &report.failed {

@@ -2,8 +2,8 @@
 //! summarizes old messages, and `store` performs `segue store`.
 
 pub(crate) mod agent_md;
-pub(crate) mod summarize;
 pub(crate) mod store;
+pub(crate) mod summarize;
 pub(crate) mod tiers;
 
 use crate::cli::memory::MemoryCommand;
@@ -18,10 +18,14 @@ pub(crate) async fn run(context: &CommandContext, args: MemoryCommand) -> Comman
     match args {
         MemoryCommand::Show { limit } => agent_md::show_memory(context, limit as usize).await,
         MemoryCommand::Edit => agent_md::run_edit(context).await,
-        MemoryCommand::Search { words, limit } => agent_md::search_memory(context, &words.join(" "), limit as usize).await,
+        MemoryCommand::Search { words, limit } => {
+            agent_md::search_memory(context, &words.join(" "), limit as usize).await
+        }
         MemoryCommand::Path => agent_md::print_path(context),
         MemoryCommand::Stats => tiers::run_stats(context).await,
-        MemoryCommand::Trace { thread, limit, after } => tiers::run_trace(context, &thread, after, limit as usize).await,
+        MemoryCommand::Trace { thread, limit, after } => {
+            tiers::run_trace(context, &thread, after, limit as usize).await
+        }
         MemoryCommand::Summaries { limit } => tiers::run_summaries(context, limit as usize).await,
         MemoryCommand::Summarize => summarize::run(context).await,
     }

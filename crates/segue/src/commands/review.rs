@@ -3,26 +3,27 @@
 
 mod change;
 mod choices;
-mod user_text;
-mod panel;
 mod drafting;
+mod panel;
+mod user_text;
 
 use agent::{ErrorClass, HandoffOutcome, OFFLINE_SUMMARY_MODEL, PendingHandoff};
 use protocol::decision::EditedAction;
 use protocol::{Decision, Decisions, Proposal};
 use serde_json::{Map, Value, json};
 use terminal::{
-    PickResult, NoEchoGuard, TurnTotals, TypeAheadBuffer, ask, ask_while_typing, ask_draft, ask_line, ask_text, carry_over, diff, coverage, sanitize_line,
-    pick, pick_or_type, sanitize, shorten, signals, wrap, wrap_lines,
+    NoEchoGuard, PickResult, TurnTotals, TypeAheadBuffer, ask, ask_draft, ask_line, ask_text,
+    ask_while_typing, carry_over, coverage, diff, pick, pick_or_type, sanitize, sanitize_line, shorten,
+    signals, wrap, wrap_lines,
 };
 
 use crate::commands::CommandContext;
 use crate::commands::agent_work::{WorkResult, WorkVisibility};
 use crate::exit::{self, CliFailure, error_chain};
 pub(crate) use change::draft_origin;
-use choices::{ReviewAnswer, HandoffRequester, ReviewState, review_choices};
-use user_text::UserTextEditor;
+use choices::{HandoffRequester, ReviewAnswer, ReviewState, review_choices};
 pub(crate) use panel::show_proposal;
+use user_text::UserTextEditor;
 
 pub(crate) use drafting::{decide_handoff, draft_handoff};
 
@@ -51,7 +52,7 @@ pub(crate) struct HandoffReviewSession<'a> {
     /// The feedback that no draft has used yet.
     feedback: String,
     user_text: UserTextEditor,
-    /// Whether a new thread without a summary is offered.
+    /// True if a new thread without a summary is offered.
     offers_blank_thread: bool,
     /// The totals of the runs that the answers started.
     pub(crate) totals: TurnTotals,
@@ -112,7 +113,10 @@ pub(crate) async fn ask_for_decision(
 }
 
 /// Prints text that was typed ahead. Outside a chat it cannot be sent as a message.
-pub(crate) fn show_unsent_input(context: &CommandContext, typed: &mut TypeAheadBuffer) -> Result<(), CliFailure> {
+pub(crate) fn show_unsent_input(
+    context: &CommandContext,
+    typed: &mut TypeAheadBuffer,
+) -> Result<(), CliFailure> {
     let unsent = typed.take_all_drafts();
     if !unsent.trim().is_empty() {
         context.screen.print_line("You typed this meanwhile; it was not sent:")?;
@@ -181,7 +185,9 @@ impl<'a> HandoffReviewSession<'a> {
         loop {
             let (screen, choices) = (&self.context.screen, review_choices(&self.review_state()));
             let answer = match self.visibility {
-                WorkVisibility::Everything => ask_while_typing(screen, &choices, "Decide later", self.type_ahead)?,
+                WorkVisibility::Everything => {
+                    ask_while_typing(screen, &choices, "Decide later", self.type_ahead)?
+                }
                 // Outside a chat there is no conversation to which typed text could be sent.
                 WorkVisibility::Progress => ask(screen, &choices, "Decide later")?,
             };
@@ -195,7 +201,9 @@ impl<'a> HandoffReviewSession<'a> {
             };
             let Some(decision) = decision else { continue };
             match self.apply_decision(decision).await? {
-                ReviewStep::Decided(decided) if answer == ReviewAnswer::BlankThread => return Ok(ReviewOutcome::BlankThread(decided)),
+                ReviewStep::Decided(decided) if answer == ReviewAnswer::BlankThread => {
+                    return Ok(ReviewOutcome::BlankThread(decided));
+                }
                 ReviewStep::Decided(decided) => return Ok(ReviewOutcome::Decided(decided)),
                 ReviewStep::StillPending => {}
                 ReviewStep::Rejected(reason) => self.context.print_notice(&format!("failed to {reason}")),
@@ -229,18 +237,26 @@ impl<'a> HandoffReviewSession<'a> {
         Ok(match answer {
             ReviewAnswer::Accept => Some(acceptance(&self.pending)),
             ReviewAnswer::Preview => Some(Decision::Preview {}),
-            ReviewAnswer::Decline => ask_line(&self.context.screen, "Reason (Enter for none)")?.map(|reason| {
-                Decision::Reject { message: Some(reason.trim().to_owned()).filter(|text| !text.is_empty()) }
-            }),
+            ReviewAnswer::Decline => {
+                ask_line(&self.context.screen, "Reason (Enter for none)")?.map(|reason| Decision::Reject {
+                    message: Some(reason.trim().to_owned()).filter(|text| !text.is_empty()),
+                })
+            }
             ReviewAnswer::BlankThread => Some(Decision::Reject { message: Some(WITHOUT_SUMMARY.to_owned()) }),
             ReviewAnswer::Refine => self.ask_for_feedback()?,
-            ReviewAnswer::Redraft if self.feedback.is_empty() => Some(self.edit_decision("redraft", json!({}))),
+            ReviewAnswer::Redraft if self.feedback.is_empty() => {
+                Some(self.edit_decision("redraft", json!({})))
+            }
             ReviewAnswer::Redraft => Some(self.edit_decision("feedback", json!(self.feedback))),
             ReviewAnswer::OtherModel => {
                 self.choose_model()?.map(|model| self.edit_decision("redraft", json!({"model": model})))
             }
-            ReviewAnswer::OfflineSummary => Some(self.edit_decision("redraft", json!({"model": OFFLINE_SUMMARY_MODEL}))),
-            ReviewAnswer::EarlierDraft => self.choose_earlier_draft()?.map(|iteration| self.edit_decision("revert_to", json!(iteration))),
+            ReviewAnswer::OfflineSummary => {
+                Some(self.edit_decision("redraft", json!({"model": OFFLINE_SUMMARY_MODEL})))
+            }
+            ReviewAnswer::EarlierDraft => self
+                .choose_earlier_draft()?
+                .map(|iteration| self.edit_decision("revert_to", json!(iteration))),
             ReviewAnswer::Diff => {
                 self.show_diff()?;
                 None
@@ -334,7 +350,8 @@ impl<'a> HandoffReviewSession<'a> {
             if let Some(earlier) = change::find_identical_draft(&self.proposals, &self.pending.proposal) {
                 screen.print_line(format!("Same as draft {}.", earlier.iteration + 1))?;
             }
-            let text = change::change_text(&before.proposal.summary_json, &self.pending.proposal.summary_json);
+            let text =
+                change::change_text(&before.proposal.summary_json, &self.pending.proposal.summary_json);
             screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
         }
         Ok(())
@@ -425,7 +442,8 @@ impl<'a> HandoffReviewSession<'a> {
         };
         let text = format!("Draft {} (-) and draft {} (+):", before.iteration + 1, shown.iteration + 1);
         screen.print_line(screen.style.bold(text))?;
-        let lines = diff::render_versions(screen, &sanitize(&before.summary_md), &sanitize(&shown.summary_md));
+        let lines =
+            diff::render_versions(screen, &sanitize(&before.summary_md), &sanitize(&shown.summary_md));
         if lines.is_empty() {
             screen.print_line("The drafts are identical.")?;
         }

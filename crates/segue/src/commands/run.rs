@@ -14,10 +14,10 @@ use protocol::{ContentBlock, HumanMessage, RunStatus, ThreadId};
 use terminal::{WatchControl, watch};
 
 use crate::cli::{self, OutputFormat};
-use crate::commands::memory::summarize;
 use crate::commands::agent_work::run_with_notices;
+use crate::commands::memory::summarize;
 use crate::commands::{CommandContext, approval, threads};
-use crate::exit::{self, ExitReason, CliFailure, CommandResult};
+use crate::exit::{self, CliFailure, CommandResult, ExitReason};
 use output::TurnPrinter;
 
 /// Performs `segue run`.
@@ -157,10 +157,14 @@ fn read_message(prompt: Option<&str>) -> Result<HumanMessage, CliFailure> {
         Some(_) => {
             // Escaped, so that the piped text cannot close its block.
             let piped = piped.replace("</standard_input", "<\\/standard_input");
-            content.push(ContentBlock::text(format!("<standard_input>\n{}\n</standard_input>", piped.trim_end())));
+            content.push(ContentBlock::text(format!(
+                "<standard_input>\n{}\n</standard_input>",
+                piped.trim_end()
+            )));
         }
     }
-    let is_empty = |block: &ContentBlock| matches!(block, ContentBlock::Text { text } if text.trim().is_empty());
+    let is_empty =
+        |block: &ContentBlock| matches!(block, ContentBlock::Text { text } if text.trim().is_empty());
     if content.iter().all(is_empty) {
         return Err(CliFailure::new(ExitReason::User, "send a message: it is empty")
             .with_hint("pass it with `-p TEXT`, or on standard input"));

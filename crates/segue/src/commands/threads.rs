@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 use serde_json::json;
-use terminal::{Audience, KeyChoice, TableColumn, ask, sanitize_line, sanitize, shorten, table, width, wrap};
+use terminal::{Audience, KeyChoice, TableColumn, ask, sanitize, sanitize_line, shorten, table, width, wrap};
 
 use crate::cli::{ExportFormat, OutputFormat, ThreadsCommand};
 use crate::commands::chat::message_draft::FILE_BLOCK;
 use crate::commands::compact::{active_compaction, active_compaction_change_text};
 use crate::commands::{CommandContext, NO_TERMINAL, approval};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The fewest characters of an id that are shown.
 const ID_CHARS_MIN: usize = 8;
@@ -110,8 +110,12 @@ pub(crate) async fn list_threads(context: &CommandContext, limit: usize) -> Resu
             vec![id, format_age(now, thread.updated_at), thread.message_count.to_string(), name]
         })
         .collect();
-    let columns =
-        [TableColumn::Left("ID"), TableColumn::Left("ACTIVE"), TableColumn::Right("MESSAGES"), TableColumn::Flexible("NAME")];
+    let columns = [
+        TableColumn::Left("ID"),
+        TableColumn::Left("ACTIVE"),
+        TableColumn::Right("MESSAGES"),
+        TableColumn::Flexible("NAME"),
+    ];
     context.screen.print_lines(table(&context.screen, &columns, &rows))?;
     if threads.len() == limit {
         let hint = format!("These are the newest {limit}; `--limit N` shows more.");
@@ -175,7 +179,8 @@ async fn show_tree(context: &CommandContext, prefix: Option<&str>) -> Result<(),
     }
     let mut all_ids = Vec::new();
     collect_ids(&nodes, &mut all_ids);
-    let ids: BTreeMap<ThreadId, String> = all_ids.iter().copied().zip(short_ids(all_ids.iter().copied())).collect();
+    let ids: BTreeMap<ThreadId, String> =
+        all_ids.iter().copied().zip(short_ids(all_ids.iter().copied())).collect();
     for node in &nodes {
         show_node(context, node, &ids, "", "")?;
     }
@@ -229,7 +234,7 @@ async fn rename_thread(context: &CommandContext, prefix: &str, name: &str) -> Re
     print_thread(context, "Renamed", &renamed).await
 }
 
-/// Whether a person must confirm a deletion.
+/// Selects whether a person must confirm a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DeleteConfirmation {
     Ask,
@@ -313,7 +318,9 @@ async fn export_thread(
     let entries = context.agent.threads().history(thread.thread_id).await?;
     let text = match (format, context.format) {
         (ExportFormat::Md, OutputFormat::Text) => agent::export_markdown(&thread, &entries),
-        (ExportFormat::Json, _) | (ExportFormat::Md, OutputFormat::Json) => agent::export_json(&thread, entries)?,
+        (ExportFormat::Json, _) | (ExportFormat::Md, OutputFormat::Json) => {
+            agent::export_json(&thread, entries)?
+        }
     };
     match output {
         Some(path) => std::fs::write(path, text).map_err(|error| {

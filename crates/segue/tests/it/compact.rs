@@ -16,7 +16,7 @@ use crate::sandbox::{ProgramOutput, TestSandbox};
 const INSTRUCTIONS: &str = "You keep the record of a long conversation";
 /// How those of whoever summarises old turns begin.
 pub const MEMORY_INSTRUCTIONS: &str = "You keep the long memory of an AI agent";
-/// What the summary of [`record`] says.
+/// The text of the summary of [`record`].
 const GOAL: &str = "Find out why the retry test fails.";
 
 /// A summary as a model answers it.
@@ -28,14 +28,15 @@ pub fn compaction_reply() -> ScriptedReply {
     ScriptedReply::text(record.to_string()).when_body_contains(INSTRUCTIONS)
 }
 
-/// A server that condenses, and answers everything else.
+/// Starts a server that answers requests for summaries and all others.
 pub fn compacting_server() -> ScriptedServer {
     let answer = ScriptedReply { always: true, ..ScriptedReply::text("Going on.\n").with_tokens(3_000, 20) };
     ScriptedServer::start(Script::new([ScriptedReply { always: true, ..compaction_reply() }, answer]))
         .unwrap()
 }
 
-/// What the server was asked, but for summaries of old turns, which are made behind a turn.
+/// Returns the requests that the server received, except those for summaries of old messages, which are made after a
+/// turn.
 pub fn conversation_requests(server: &ScriptedServer) -> Vec<Value> {
     let requests = server.requests().into_iter().map(|request| request.body);
     requests.filter(|body| !body.to_string().contains(MEMORY_INSTRUCTIONS)).collect()
@@ -67,7 +68,7 @@ pub fn long_thread(mut sandbox: TestSandbox, turns: usize) -> TestSandbox {
     sandbox
 }
 
-/// What a thread's history holds, from its first message.
+/// Returns the entries of a thread's history, from its first message.
 pub fn history_entries(sandbox: &TestSandbox) -> Vec<Value> {
     let page = sandbox.json(&["history", "last", "--limit", "500", "--json"]);
     assert_eq!((&page["has_more_before"], &page["source"]), (&json!(false), &json!("journal")), "{page}");
@@ -178,7 +179,7 @@ fn e8_without_a_model_the_extract_condenses_and_says_so() {
     assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{told:?}");
     let told = sandbox.run(&["context", "last"]);
     assert_eq!((told.code, told.stderr.as_str()), (0, ""), "{told:?}");
-    for part in ["no model\n", "about ", "summary", "Everything up to #20 is condensed"] {
+    for part in ["no model\n", "about ", "summary", "Everything up to #20 is compacted"] {
         assert!(told.stdout.contains(part), "{part}: {told:?}");
     }
 }
@@ -348,7 +349,7 @@ fn b18_context_tells_each_part_and_when_it_is_due() {
     assert_eq!(after["condensed"]["last_seq"], 20);
     let told: ProgramOutput = sandbox.run(&["context", "last"]);
     for part in
-        ["messages", "summary", "free", "Everything up to #20 is condensed", "It will be condensed at "]
+        ["messages", "summary", "free", "Everything up to #20 is compacted", "It will be compacted at "]
     {
         assert!(told.stdout.contains(part), "{part}: {told:?}");
     }

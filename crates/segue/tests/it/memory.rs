@@ -19,7 +19,7 @@ use crate::compact::{
 };
 use crate::sandbox::TestSandbox;
 
-/// What the summary of [`summary`] says.
+/// The text of the summary of [`summary`].
 const SUMMARY: &str = "The person asked about modules, one after the other; each parses line by line.";
 
 /// A summary of old turns.
@@ -149,7 +149,7 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
     let first = sandbox.run(&["history", "last", "--expand", "--before", "4"]).stdout;
     assert!(first.contains(" · summarized in #"), "{first}");
     let export = sandbox.run(&["threads", "export", "last"]).stdout;
-    assert!(export.contains("went to memory") && export.contains(SUMMARY), "{export}");
+    assert!(export.contains("moved to memory") && export.contains(SUMMARY), "{export}");
 }
 
 #[test]

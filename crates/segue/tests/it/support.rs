@@ -1,4 +1,4 @@
-//! What a test needs of a machine: a home folder with the binary, a terminal, and a server.
+//! The test machine: a home folder with the binary, a terminal, and a server.
 
 pub mod collector;
 pub mod fleet;

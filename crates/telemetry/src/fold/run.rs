@@ -29,9 +29,9 @@ pub(super) struct OpenRun {
     calls: Vec<TraceSpan>,
     /// Calls of models for a compaction that is not stored yet.
     compaction_calls: Vec<TraceSpan>,
-    /// Whether the last call of a model failed and is told.
+    /// True if the last model call failed and the failure is part of a span.
     is_failure_reported: bool,
-    /// What the next answer was made with.
+    /// The memory that the next answer is made with.
     memory: Option<Value>,
     /// When the last thing happened.
     last_event_at: Timestamp,
@@ -106,7 +106,7 @@ impl OpenRun {
         Some(TraceSpan { links: vec![asked], ..self.instant_span(TraceSpanKind::Resume, "resume", event) })
     }
 
-    /// What the next answer is made with is in the context by now.
+    /// Records the memory that is in the context of the next answer.
     pub fn record_memory(&mut self, body: MemoryRead) {
         let named = body.sources.iter().map(|source| format!("{}:{}", source.name, source.sha256));
         self.memory = Some(Value::Array(named.map(Value::String).collect()));

@@ -1,4 +1,4 @@
-//! What of an event's content goes into a span: small fields as they are, content with its secrets withheld.
+//! The content of events in spans: small fields as they are, content with secrets redacted.
 
 use facts::redact;
 use protocol::message::joined_text;

@@ -21,7 +21,7 @@ pub fn pick(screen: &Screen, label: &str, items: Vec<String>) -> io::Result<Opti
     select_interactively(Select::new(label, items), screen)
 }
 
-/// What a person chose where they may also type what is no item.
+/// The choice of a person in a list that also accepts free text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PickResult {
     /// The item at this index.

@@ -20,7 +20,7 @@ use crate::run_view::type_ahead::TypeAheadBuffer;
 pub struct KeyChoice<T> {
     /// The key that marks it.
     pub key: char,
-    /// What it does, for the screen.
+    /// The label on the screen.
     pub label: &'static str,
     /// The answer.
     pub answer: T,
@@ -131,7 +131,7 @@ fn find_choice_by_key<T>(choices: &[KeyChoice<T>], key: char) -> Option<usize> {
     same.or_else(|| choices.iter().position(|choice| choice.key.eq_ignore_ascii_case(&key)))
 }
 
-/// What an event does.
+/// The effect of an input event.
 #[derive(Debug, PartialEq, Eq)]
 enum QuestionAction {
     Answer(usize),
@@ -161,7 +161,7 @@ impl ChoiceHighlight {
 struct QuestionPanel<'a, T> {
     choices: &'a [KeyChoice<T>],
     highlight: ChoiceHighlight,
-    /// What the person should know of what they just did.
+    /// A note for the person about their last input.
     note: &'static str,
     /// Where a line goes that is no answer; `None` where nobody could send it.
     type_ahead: Option<&'a mut TypeAheadBuffer>,

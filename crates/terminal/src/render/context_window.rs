@@ -1,5 +1,5 @@
-//! What fills the model's window: each part with its size, how much is free, and when the conversation will be condensed.
-//! The sizes are given; none is worked out anew.
+//! Renders the usage of the model's window: each part with its size, the free room, and when the conversation will be
+//! compacted. The sizes are passed in; none is computed here.
 
 use agent::{ContextPart, ContextReport};
 
@@ -61,7 +61,7 @@ fn compacted_line(report: &ContextReport) -> Option<String> {
     let part = condensed.part;
     let size = report.parts.iter().find(|sent| sent.name == part).map_or(0, |sent| sent.tokens);
     Some(format!(
-        "Everything up to #{} is condensed: {} tokens of {part} stand for it (marker #{}).",
+        "Everything up to #{} is compacted: {} tokens of {part} stand for it (marker #{}).",
         condensed.last_seq,
         format_tokens(size),
         condensed.marker_seq
@@ -71,14 +71,14 @@ fn compacted_line(report: &ContextReport) -> Option<String> {
 /// Returns when the conversation will be condensed without being asked.
 fn next_compaction_line(report: &ContextReport) -> String {
     match report.trigger_tokens {
-        None if report.model.is_none() => "With a model, it is condensed by itself in time.".to_owned(),
-        None => "It is condensed as `[compaction]` in config.toml says.".to_owned(),
+        None if report.model.is_none() => "With a model, it is compacted automatically.".to_owned(),
+        None => "It is compacted as `[compaction]` in config.toml says.".to_owned(),
         Some(trigger) => match trigger.checked_sub(report.tokens).filter(|left| *left > 0) {
             Some(left) => {
-                format!("It will be condensed at {} tokens: {} to go.", format_tokens(trigger), format_tokens(left))
+                format!("It will be compacted at {} tokens: {} to go.", format_tokens(trigger), format_tokens(left))
             }
             None => format!(
-                "It will be condensed before the next request: {} tokens are reached.",
+                "It will be compacted before the next request: {} tokens are reached.",
                 format_tokens(trigger)
             ),
         },
@@ -149,9 +149,9 @@ mod tests {
             let filled = ContextReport { trigger_tokens, ..context_report(None, &[("messages", 20_000)]) };
             assert_eq!(next_compaction_line(&filled), expected);
         };
-        check(None, "It is condensed as `[compaction]` in config.toml says.");
-        check(Some(20_000), "It will be condensed before the next request: 20.0k tokens are reached.");
-        check(Some(30_000), "It will be condensed at 30.0k tokens: 10.0k to go.");
+        check(None, "It is compacted as `[compaction]` in config.toml says.");
+        check(Some(20_000), "It will be compacted before the next request: 20.0k tokens are reached.");
+        check(Some(30_000), "It will be compacted at 30.0k tokens: 10.0k to go.");
         let unknown = render_sample(Audience::Program, CursorMode::Fixed, &context_report(None, &[("messages", 9)]));
         assert!(unknown.contains("window is not known"), "{unknown}");
     }

@@ -18,7 +18,7 @@ pub fn render_line(coverage: &Coverage) -> String {
         count_coverage(coverage);
     let noun = if messages == 1 { "message" } else { "messages" };
     format!(
-        "{messages} {noun}: {verbatim} verbatim, {summarized} summarised, {truncated} truncated, {excluded} excluded"
+        "{messages} {noun}: {verbatim} verbatim, {summarized} summarized, {truncated} truncated, {excluded} excluded"
     )
 }
 
@@ -41,7 +41,7 @@ pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
         let text = format!("{other} {noun} but what was noted of runs; they count as excluded ranges.");
         lines.push(screen.style.dim(wrap(&text, columns, "  ", "  ")));
     }
-    let words = "verbatim: read whole · summarised: read as a line or a fact · truncated: read in part · excluded: not read. \
+    let words = "verbatim: read whole · summarized: read as a line or a fact · truncated: read in part · excluded: not read. \
                  /history shows the events.";
     lines.push(screen.style.dim(wrap(words, columns, "  ", "  ")));
     lines
@@ -50,7 +50,7 @@ pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
 fn sorted_ranges(coverage: &Coverage) -> Vec<(SeqRange, &'static str)> {
     let lists = [
         (&coverage.verbatim, "verbatim"),
-        (&coverage.summarized, "summarised"),
+        (&coverage.summarized, "summarized"),
         (&coverage.truncated, "truncated"),
         (&coverage.excluded, "excluded"),
     ];
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn m5_the_numbers_on_screen_equal_the_ledger() {
-        let expected = "240 messages: 11 verbatim, 180 summarised, 49 truncated, 0 excluded";
+        let expected = "240 messages: 11 verbatim, 180 summarized, 49 truncated, 0 excluded";
         assert_eq!(render_line(&coverage()), expected);
     }
 
@@ -109,7 +109,7 @@ mod tests {
         };
         let lines = render_full(&screen, &coverage);
         assert_eq!(lines[1], "  … 18 earlier ranges");
-        assert_eq!(lines[2], format!("  {:<18}summarised", "#19"));
+        assert_eq!(lines[2], format!("  {:<18}summarized", "#19"));
         assert_eq!(lines[13], format!("  {:<18}verbatim", "#30"));
     }
 }

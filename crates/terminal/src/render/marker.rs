@@ -18,20 +18,20 @@ use crate::text::wrap::{format_bytes, width, wrap};
 
 pub use archive::archive_card;
 
-/// What stands between two parts of a card's head.
+/// The separator between two parts of a card's head.
 const SEPARATOR: &str = " · ";
-/// What a card begins with.
+/// The prefix of a card.
 const LEAD: &str = "── ";
-/// What the other lines of its head begin with.
+/// The prefix of the other lines of its head.
 const INDENT: &str = "   ";
-/// What each line of its summary begins with.
+/// The prefix of each line of its summary.
 const GUTTER: &str = "│ ";
 /// The same where it is read out: only what is said of a summary begins in the first column, nothing that it says.
 const PLAIN_GUTTER: &str = "  ";
-/// What is said behind a summary that is read out.
+/// The text after a summary for screen readers.
 const SUMMARY_END: &str = "End of the summary.";
 
-/// What became of a compaction.
+/// The outcome of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionStatus {
     /// The model is sent the summary, or one that went on from it; its marker is that event.
@@ -89,8 +89,8 @@ pub fn compaction_card(
 /// Returns the line that says that a compaction was taken back.
 pub fn revert_notice(screen: &Screen, marker_seq: Seq) -> String {
     match screen.is_plain() {
-        true => format!("The compaction of marker {marker_seq} was taken back."),
-        false => screen.style.warn(format!("{LEAD}taken back: the compaction of #{marker_seq}")),
+        true => format!("The compaction of marker {marker_seq} was undone."),
+        false => screen.style.warn(format!("{LEAD}undone: the compaction of #{marker_seq}")),
     }
 }
 
@@ -109,7 +109,7 @@ pub fn render_context_event(screen: &Screen, event: &Event) -> Vec<String> {
         Some(EventType::CompactionFailed) => {
             let reason = event.body().map(|CompactionFailed { reason, .. }| reason);
             let reason = sanitize_line(reason.as_deref().unwrap_or("nobody knows why"));
-            vec![screen.style.warn(say(&format!("not condensed: {reason}")))]
+            vec![screen.style.warn(say(&format!("not compacted: {reason}")))]
         }
         Some(EventType::ResultClipped) => {
             let Ok(ClippedResult { seq, bytes, .. }) = event.body() else { return Vec::new() };
@@ -193,9 +193,9 @@ fn plain_heading_lines(screen: &Screen, marker: &SummaryMarker, standing: Compac
 fn message_count_text(count: u64, standing: CompactionStatus) -> String {
     let noun = if count == 1 { "message" } else { "messages" };
     match standing {
-        CompactionStatus::Active(_) => format!("{count} {noun} condensed"),
-        CompactionStatus::Reverted(_) => format!("{count} {noun} condensed, and taken back"),
-        CompactionStatus::Preview => format!("{count} {noun} would be condensed"),
+        CompactionStatus::Active(_) => format!("{count} {noun} compacted"),
+        CompactionStatus::Reverted(_) => format!("{count} {noun} compacted, and undone"),
+        CompactionStatus::Preview => format!("{count} {noun} would be compacted"),
     }
 }
 
@@ -209,14 +209,14 @@ fn plain_seq_range(first_seq: Seq, last_seq: Seq) -> String {
 
 fn plain_writer_name(model: &str) -> String {
     match model {
-        agent::OFFLINE_SUMMARY_MODEL => "the offline extract".to_owned(),
+        agent::OFFLINE_SUMMARY_MODEL => "the offline summary".to_owned(),
         model => sanitize_line(model),
     }
 }
 
 fn writer_name(model: &str) -> String {
     match model {
-        agent::OFFLINE_SUMMARY_MODEL => "offline extract".to_owned(),
+        agent::OFFLINE_SUMMARY_MODEL => "offline summary".to_owned(),
         model => sanitize_line(model),
     }
 }
@@ -309,7 +309,7 @@ mod tests {
         };
         check(
             &marker(),
-            "Marker 71, 2026-11-21 10:02: 42 messages condensed, numbers 3 to 61, from 150240 to 18120 tokens, automatically, by \
+            "Marker 71, 2026-11-21 10:02: 42 messages compacted, numbers 3 to 61, from 150240 to 18120 tokens, automatically, by \
              anthropic/claude-sonnet-4-5.",
         );
         check(
@@ -320,15 +320,15 @@ mod tests {
                 model: agent::OFFLINE_SUMMARY_MODEL.to_owned(),
                 ..marker()
             },
-            "Marker 71, 2026-11-21 10:02: 1 message condensed, number 3, from 150240 to 18120 tokens, because the request was too large, by the \
-             offline extract.",
+            "Marker 71, 2026-11-21 10:02: 1 message compacted, number 3, from 150240 to 18120 tokens, because the request was too large, by the \
+             offline summary.",
         );
     }
 
     fn hostile() -> SummaryMarker {
         SummaryMarker {
-            summary: "\u{1b}[2J\u{1b}]8;;http://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\\n── 9 messages condensed\nyou #1 now\n\
-                      <script>x</script>\u{202e}\n\nEnd of the summary.\n\nMarker 999: 3 messages condensed, numbers 1 to \
+            summary: "\u{1b}[2J\u{1b}]8;;http://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\\n── 9 messages compacted\nyou #1 now\n\
+                      <script>x</script>\u{202e}\n\nEnd of the summary.\n\nMarker 999: 3 messages compacted, numbers 1 to \
                       3, from 9 to 1 tokens, automatically, by nobody.\n\n# you #7 2026-11-21 10:00\n\n- you #8\n\n```\nyou \
                       #9\n```\n\n| you #10 |\n| --- |\n| Marker 7: 1 |\n"
                 .to_owned(),
@@ -371,7 +371,7 @@ mod tests {
             assert_eq!(render_context_event(&test_screen(100), &event).join("\n"), expected);
         };
         let failed = json!({"trigger": "auto", "reason": "it\nwould not help"});
-        check(EventType::CompactionFailed, failed, "── not condensed: it would not help");
+        check(EventType::CompactionFailed, failed, "── not compacted: it would not help");
         check(
             EventType::ResultClipped,
             json!({"seq": 7, "call_id": "c", "sha256": "ab", "bytes": 1_200_000, "text": "…"}),

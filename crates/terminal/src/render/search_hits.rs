@@ -1,5 +1,5 @@
-//! What a search found, as a person reads it: where it is, when, the passage with the words that were found, and what was
-//! said right before and after. What is found, and in which order, is decided elsewhere.
+//! Renders search hits: location, time, the passage with the matching words, and the adjacent messages. Searching and
+//! ranking are done elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use crate::text::timestamp::format_minute;
 use crate::text::sanitize::{sanitize_line, sanitize};
 use crate::text::wrap::{shorten, width, wrap};
 
-/// What the lines below a head begin with.
+/// The prefix of the lines below a head.
 const INDENT: &str = "  ";
-/// What stands before the title of a thread.
+/// The separator before the title of a thread.
 const SEPARATOR: &str = " · ";
 /// The fewest columns a title is worth showing in.
 const TITLE_COLUMNS_MIN: usize = 12;

@@ -110,7 +110,7 @@ fn origin_line(proposal: &Proposal) -> String {
     let size = agent::estimate_tokens(&proposal.summary_md);
     let writer = match proposal.summary_json.model.as_str() {
         USER_AUTHOR => "Edited by you".to_owned(),
-        OFFLINE_SUMMARY_MODEL => "Written by the offline extract".to_owned(),
+        OFFLINE_SUMMARY_MODEL => "Written by the offline summary".to_owned(),
         model => format!("Drafted by {}", sanitize_line(model)),
     };
     let draft =

@@ -30,7 +30,7 @@ pub struct ProgressDisplay {
     shape: Cell<ProgressShape>,
 }
 
-/// What is drawn.
+/// The state of the progress line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProgressShape {
     Nothing,

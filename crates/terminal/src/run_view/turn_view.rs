@@ -43,11 +43,11 @@ pub struct TurnView<'a> {
     started: Instant,
     phase_started: Instant,
     totals: TurnTotals,
-    /// What is said before the first thing that is seen of the work, should there be any.
+    /// A note that is printed before the first visible output, if there is any output.
     first_note: Option<String>,
 }
 
-/// What a turn took.
+/// The cost of a turn: time, tokens and calls.
 #[derive(Debug, Clone, Default)]
 pub struct TurnTotals {
     /// The tokens of its own calls of the model, which its end tells.
@@ -62,7 +62,7 @@ pub struct TurnTotals {
     pub elapsed: Duration,
     /// The last event that was shown, when the display fell behind; what came after is in the journal.
     pub lost_after: Option<protocol::Seq>,
-    /// Whether it was condensing the conversation when it ended.
+    /// True if the conversation was being compacted when the run ended.
     pub is_compacting: bool,
 }
 
@@ -77,7 +77,7 @@ impl TurnTotals {
     }
 }
 
-/// What is under way, for the spinner.
+/// The current activity, for the spinner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TurnViewPhase {
     Waiting,

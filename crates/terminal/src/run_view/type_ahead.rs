@@ -1,5 +1,4 @@
-//! What a person types while work goes on: whole lines wait their turn, the rest goes into the next prompt. It sends
-//! nothing.
+//! Input typed while a run is active: complete lines are queued, the rest goes into the next prompt. It sends nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation;
 
-/// What was typed ahead.
+/// Input that was typed ahead.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TypeAheadBuffer {
     /// Lines that were ended with Enter.
@@ -17,11 +16,11 @@ pub struct TypeAheadBuffer {
     pub partial_line: String,
     /// Lines that were ended at a question: they are looked at again before they are sent.
     pub drafts: Vec<String>,
-    /// What of all was pasted.
+    /// The parts of it that were pasted.
     pub pastes: Vec<String>,
 }
 
-/// What a key asks for at once.
+/// The immediate effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyCommand {
     /// The work shall stop.

@@ -12,7 +12,7 @@ use crate::signals::{self, SignalReceiver};
 /// How often the watcher may draw and look for keys.
 const TICK: Duration = Duration::from_millis(80);
 
-/// What a watcher sees.
+/// An event for a watcher of a run.
 #[derive(Debug, Clone, Copy)]
 pub enum WatchEvent<'a> {
     /// The work tells something.
@@ -26,7 +26,7 @@ pub enum WatchEvent<'a> {
     Stopping,
 }
 
-/// Whether the work shall go on.
+/// A watcher's answer: continue or stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchControl {
     /// It shall.
@@ -39,7 +39,7 @@ pub enum WatchControl {
 /// stop and waits; a second gives it up.
 ///
 /// # Errors
-/// When it was given up, or what it tells cannot be shown: the work was asked to stop and has come to rest then.
+/// When the watcher gave up or cannot show an event. The run was asked to stop and has ended by then.
 pub async fn watch<T, W: Future<Output = T>>(
     work: impl FnOnce(FrameSender, CancellationToken) -> W,
     mut show: impl FnMut(WatchEvent<'_>) -> io::Result<WatchControl>,

@@ -13,7 +13,7 @@ pub enum Style {
     Color,
 }
 
-/// What a piece of code is, as far as its colour goes. They are the terminal's own colours, so that any theme fits.
+/// The kind of a code token, for its colour. The terminal's own colours are used, so that any theme fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntaxColor {
     /// Said to people.

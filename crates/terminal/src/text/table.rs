@@ -1,11 +1,11 @@
-//! Tables that fit the screen: one column gives way, the others keep their width. What is in them is up to the caller.
+//! Tables that fit the screen: one column shrinks, the others keep their width. The caller decides the content.
 
 use crate::screen::Screen;
 use crate::text::wrap::{pad, shorten, width};
 
 /// Blanks between columns.
 const GAP: &str = "  ";
-/// The narrowest the column that gives way may become.
+/// The minimum width of the column that shrinks.
 const FLEXIBLE_COLUMNS_MIN: usize = 10;
 
 /// How a column is set.

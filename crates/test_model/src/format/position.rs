@@ -13,7 +13,7 @@ pub(crate) struct RequestPosition {
     pub(crate) step: usize,
 }
 
-/// Who speaks in one message or item of a request.
+/// The speaker of a message or item of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MessageSender {
     Person,

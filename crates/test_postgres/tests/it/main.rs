@@ -1,5 +1,5 @@
-//! What tests rely on: servers that are shared, servers of one's own, and broken networks. It looks from outside, with
-//! a plain client.
+//! Guarantees that tests rely on: shared servers, servers of their own, and broken networks. Checked from outside, with a
+//! plain client.
 
 #[cfg(test)]
 mod own;

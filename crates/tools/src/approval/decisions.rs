@@ -1,5 +1,5 @@
-//! What follows from a decision about a call: its event, its result when it is not made, and what the tools node is
-//! told. Who decides, and why, is not known here.
+//! The consequences of a decision about a tool call: its event, its result when the call is not made, and the channel
+//! that the tools node reads. Who decides, and why, is not known here.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::ToolApproval;
 use super::reviewed_call::{self, APPROVED_CALLS_CHANNEL, PENDING_CALLS_CHANNEL, ReviewedCall};
 use crate::permission::PermissionVerdict;
 
-/// What was decided about the calls of one answer.
+/// The decisions about the calls of one answer.
 #[derive(Debug, Default)]
 pub(super) struct DecisionBatch {
     events: Vec<NewEvent>,

@@ -1,5 +1,5 @@
-//! What a call was about when it was looked at, kept in the state from the question to the call, which may be made by
-//! another process. Who decided what is not known here.
+//! The review of a call, stored in the state between the question and the call, because another process may make the
+//! call. Who decided what is not known here.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a command finds around it: variables, search path, no input. Which command it is, is not decided here.
+//! The environment of a command: variables, search path and an empty standard input. It does not choose the command.
 
 use std::env;
 use std::path::{Path, PathBuf};

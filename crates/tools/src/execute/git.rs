@@ -37,7 +37,7 @@ const QUIET_VARIABLES: &[(&str, &str)] =
 /// How long reading the configuration may take.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What git is given beside its arguments, for as long as it runs.
+/// Environment variables and files for git that last as long as it runs.
 pub(super) struct GitEnvironment {
     pub variables: Vec<(String, String)>,
     _attributes: NamedTempFile,

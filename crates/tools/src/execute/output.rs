@@ -1,5 +1,5 @@
-//! What a command writes: shown live, kept as plain text up to a bound, and cut to what a model is shown. It starts and
-//! ends no process.
+//! The output of a command: streamed live, kept as plain text up to a limit, and shortened for the model. It starts and
+//! stops no process.
 
 use jiff::Timestamp;
 use journal::{Artifact, Write};
@@ -30,7 +30,7 @@ pub(super) struct ShellOutput {
     text: String,
     /// Where the last line of `text` begins.
     last_line_start: usize,
-    /// What came when `text` was full: its end, and how much there was.
+    /// The end of the output that came after `text` was full, and its total length.
     tail: String,
     tail_total: usize,
     live: LiveOutput,
@@ -44,7 +44,7 @@ struct LiveOutput {
     sent: usize,
 }
 
-/// What is shown of an output, and what is kept of it.
+/// The output of a finished command: the part that is shown and the part that is kept.
 pub(super) struct FinishedOutput {
     /// For the model.
     pub text: String,

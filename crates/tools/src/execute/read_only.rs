@@ -20,9 +20,9 @@ pub(super) struct ReadOnlyCommand {
     /// The line to run in its place: the same words, none of them expanded, with options that keep the programs from
     /// doing more.
     pub script: String,
-    /// Whether git is among the programs.
+    /// True if git is among the programs.
     pub uses_git: bool,
-    /// Whether it shows more of the workspace than it names.
+    /// True if the command shows more of the workspace than it names.
     pub is_search: bool,
     /// Words that may name something.
     operands: Vec<String>,
@@ -210,7 +210,7 @@ fn check_options<'a>(program: &ReadOnlyProgram, words: &'a [String]) -> Option<V
     Some(plain)
 }
 
-/// What an option takes of the words behind it.
+/// The number of following words that an option takes.
 enum OptionArity {
     NoValue,
     Value,

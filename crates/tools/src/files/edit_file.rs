@@ -29,7 +29,7 @@ struct EditFileArgs {
     /// The text as it is in the file, without line numbers; unique unless replace_all.
     #[serde(default)]
     old_string: Option<String>,
-    /// What takes its place.
+    /// The replacement text.
     #[serde(default)]
     new_string: Option<String>,
     /// Replace every occurrence. Default: false.

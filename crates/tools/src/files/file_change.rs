@@ -26,15 +26,16 @@ const RESULT_BYTES_MAX: usize = 4 * 1024;
 /// How many reviews are remembered; beyond it those of calls that were never made are forgotten with the others.
 const REVIEWED_MAX: usize = 10_000;
 
-/// What the tools that change files have in common: what the agent has read, and what nobody may change.
+/// State shared by the tools that change files: the files that each agent has read, and the files that must not be
+/// changed.
 #[derive(Debug, Default)]
 pub(crate) struct FileChanges {
-    /// What each thread's agent has read.
+    /// The files that each thread's agent has read.
     pub read_tracker: Arc<ReadTracker>,
     /// Absolute folders and files, links resolved, that no tool writes to.
     pub protected: Vec<PathBuf>,
-    /// What the newest review of each call that is still to be made found. Other calls of the same answer run at the
-    /// same time: a change that would have been refused when it was judged must not succeed when it is made.
+    /// The newest review of each pending call. Other calls of the same answer run at the same time, so a change that
+    /// would have been refused when it was reviewed must not succeed when it is made.
     pub reviewed: ReviewedChanges,
 }
 
@@ -84,7 +85,8 @@ pub(crate) async fn current_content_hash(root: &Path, path: &Path) -> Option<Con
     hashed.await.ok().flatten()
 }
 
-/// What a tool makes of the text a file holds (`None`: there is no file); the error is what the model is told.
+/// Computes the new text of a file from its present text (`None` when there is no file). The error is the message for the
+/// model.
 pub(super) type TextRewrite = dyn Fn(Option<&str>) -> Result<String, String> + Send + Sync;
 
 impl FileChanges {

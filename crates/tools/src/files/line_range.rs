@@ -21,14 +21,14 @@ pub(super) struct LineRange {
     pub limit: u64,
 }
 
-/// What was found on the way.
+/// The result of reading a range of lines.
 #[derive(Debug)]
 pub(super) struct LinePage {
     /// The lines, numbered; ends with a line that says when there are more.
     pub text: String,
     /// How many lines were passed, shown or not, from the first.
     pub lines: u64,
-    /// Whether the end of the text was reached.
+    /// True if the end of the text was reached.
     pub is_end_reached: bool,
 }
 

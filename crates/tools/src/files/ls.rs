@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 /// The most entries listed.
 const ENTRIES_MAX: usize = 500;
 
-/// What a call says.
+/// The arguments of a call.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LsArgs {

@@ -6,7 +6,7 @@ const IMAGE_BYTES_MAX: u64 = 3_750_000;
 /// The most bytes of a PDF.
 const PDF_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// What a file is.
+/// The kind of a file, detected from its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MediaFormat {
     /// The media type.

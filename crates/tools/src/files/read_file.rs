@@ -29,7 +29,7 @@ use crate::{BINARY_PROBE_BYTES, parse_args};
 const SCANNED_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The most bytes of a file that may be changed after it was shown; a larger one is not hashed.
 const TRACKED_BYTES_MAX: u64 = 10 * 1024 * 1024;
-/// What a path begins with that names a stored output.
+/// The prefix of a path that names a stored output.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact:";
 
 /// The tool.
@@ -52,7 +52,7 @@ struct ReadFileArgs {
     limit: Option<u64>,
 }
 
-/// What a file shows.
+/// The content of a file as the tool returns it.
 enum ReadFileOutput {
     Text(String),
     Media { kind: MediaFormat, bytes: Vec<u8> },

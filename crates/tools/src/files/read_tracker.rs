@@ -1,6 +1,6 @@
-//! What of the workspace each thread's agent has read, so that it cannot change what it does not know, and whose turn
-//! it is to change a file. It lives as long as the process: after a restart a file is read again before it is changed,
-//! unless a person was asked about the change before.
+//! Tracks the files that each thread's agent has read, so that it cannot change a file it has not seen, and serialises
+//! changes of one file. The tracker lives as long as the process: after a restart a file must be read again before it is
+//! changed, unless a person approved the change before.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

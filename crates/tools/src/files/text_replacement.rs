@@ -25,7 +25,7 @@ const OCCURRENCES_MAX: usize = 8;
 pub(super) struct TextReplacement {
     /// The text as it is in the file, without line numbers; unique unless replace_all.
     pub old_string: String,
-    /// What takes its place.
+    /// The replacement text.
     pub new_string: String,
     /// Replace every occurrence. Default: false.
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! What of a command line rules look at: each simple command by itself; for rules that ask or deny also what it hides
-//! behind another program. Rules themselves are not known here.
+//! Splits a command line into the parts that rules look at: each simple command by itself, and for rules that ask or deny
+//! also the command that another program runs. Rules themselves are not known here.
 
 use crate::shell::{self, SimpleCommand};
 
@@ -18,9 +18,9 @@ const WRAPPED_WORDS_MAX: usize = 32;
 /// One part of a command line that is judged by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandPart {
-    /// What an allowing pattern must match as a whole; `None` when none can.
+    /// The text that an allowing pattern must match as a whole; `None` when no pattern can.
     pub text: Option<String>,
-    /// What it may amount to.
+    /// Other commands that it may be equivalent to.
     pub equivalents: Vec<String>,
     /// Text that was not understood, in which anything may be.
     pub opaque: Option<String>,

@@ -33,7 +33,7 @@ pub struct PermissionRules {
     pub trusted: Vec<String>,
 }
 
-/// What the rules say about a call.
+/// The verdict of the rules about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermissionVerdict {
     /// It may be made.
@@ -53,7 +53,7 @@ pub enum PermissionVerdict {
     },
 }
 
-/// What of a call is judged by itself; the strictest verdict is the call's.
+/// One part of a call that is judged by itself. The strictest verdict applies to the call.
 enum RuleTarget<'a> {
     Whole,
     Path(&'a Path),
@@ -109,7 +109,7 @@ impl PermissionVerdict {
     }
 }
 
-/// What else a call says about itself.
+/// The access that a call declares for its subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommandAccess {
     /// A command that names what it reads, and does nothing else.

@@ -33,7 +33,7 @@ pub struct PermissionRule {
 pub struct RuleError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason why the rule cannot be read.
     pub reason: String,
 }
 

@@ -37,7 +37,7 @@ pub enum Error {
     /// The file cannot be used.
     #[error("{action} {}", path.display())]
     File {
-        /// What was to be done with it.
+        /// The attempted operation on the file.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum Error {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The problem and its line.
         reason: String,
     },
     /// There is no file to remember rules in.

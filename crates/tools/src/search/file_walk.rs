@@ -22,7 +22,7 @@ pub(crate) enum WalkEnd {
     Stopped,
 }
 
-/// Whether a visitor wants to see more files.
+/// A visitor's answer: continue with more files, or stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkControl {
     /// It does.

@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 /// The most paths listed.
 const PATHS_MAX: usize = 500;
 
-/// What a call says.
+/// The arguments of a call.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GlobArgs {

@@ -22,7 +22,7 @@ const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The most bytes of one line that are searched.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What a call says.
+/// The arguments of a call.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrepArgs {

@@ -1,4 +1,4 @@
-//! What a search by lines has found so far, in the form asked for, bounded. It searches nothing itself.
+//! The bounded output of a line search, in the requested form. It searches nothing itself.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ const MATCHES_MAX: usize = 200;
 /// The most characters of a line that are shown.
 const LINE_CHARS_MAX: usize = 300;
 
-/// What is shown of a match.
+/// The form in which matches are shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum GrepOutputMode {
@@ -38,7 +38,7 @@ pub(super) struct GrepOutput {
     file: FileMatches,
 }
 
-/// What is known of the file that is being searched.
+/// The matches in the file that is being searched.
 #[derive(Debug, Default)]
 struct FileMatches {
     path: String,

@@ -41,7 +41,7 @@ pub(super) enum LinkPolicy {
 pub struct Skill {
     /// Its name.
     pub name: String,
-    /// What it does, and when to use it.
+    /// A description of what the skill does and when to use it.
     pub description: String,
     /// Its folder, links resolved.
     pub folder: PathBuf,
@@ -52,11 +52,11 @@ pub struct Skill {
 pub struct SkillCatalog {
     /// By name.
     pub skills: Vec<Skill>,
-    /// What a person should know: skills that are unusable, or hidden by others.
+    /// Notices for the person: skills that are unusable, or hidden by others.
     pub notices: Vec<String>,
 }
 
-/// What tells whether something changed, by skill file: its place and when it was written.
+/// The path and modification time of each skill file, which detect a change.
 pub(super) type SkillFileTimes = Vec<Vec<(PathBuf, SystemTime)>>;
 
 /// Looks at the folders, without reading files.

@@ -9,11 +9,11 @@ const NAME_CHARS_MAX: usize = 64;
 /// The most characters of a description.
 pub(super) const DESCRIPTION_CHARS_MAX: usize = 1_024;
 
-/// What a head says; keys that are not used here are left to others.
+/// The front matter of a skill file; unknown keys are ignored.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct SkillFrontMatter {
     pub name: String,
-    /// What it does, and when to use it.
+    /// A description of what the skill does and when to use it.
     pub description: String,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct FileSnapshot {
     pub bytes: Vec<u8>,
 }
 
-/// Whether folders on the way to a place are made.
+/// Creation of missing parent folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FolderCreation {
     /// They must exist.
@@ -47,7 +47,7 @@ pub(crate) enum FolderCreation {
     CreateMissing,
 }
 
-/// What became of a replacement.
+/// The outcome of a replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileReplaceOutcome {
     /// The place holds the new bytes, durably.
@@ -56,7 +56,7 @@ pub(crate) enum FileReplaceOutcome {
     Stale,
 }
 
-/// What tells one state of a file from another without reading it.
+/// A stamp that tells one state of a file from another without reading the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileVersion {
     device: u64,

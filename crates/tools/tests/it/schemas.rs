@@ -1,4 +1,4 @@
-//! What a model is told of each tool's arguments.
+//! The argument schemas of the tools, as a model sees them.
 
 use serde_json::{Value, json};
 

@@ -16,13 +16,13 @@ use crate::json::{READ_BUFFER_BYTES, RECORD_BYTES_MAX, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
-/// What the first line of a session starts with; the rest of it is the time.
+/// The prefix of the first line of a session; the rest of the line is the time.
 pub(crate) const SESSION_START: &str = "# aider chat started at ";
 
 /// Commands whose argument is a request and not an order to the program.
 const PROMPT_COMMANDS: [&str; 3] = ["ask", "code", "architect"];
 
-/// Who wrote a line.
+/// The author of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineAuthor {
     User,

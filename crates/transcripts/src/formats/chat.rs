@@ -59,7 +59,7 @@ struct OpenAiFunction {
     arguments: Option<Value>,
 }
 
-/// What an element of a list is, and what a conversation in it is called.
+/// The keys of a list element that tell its kind, and the title of a conversation in it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ListElement {

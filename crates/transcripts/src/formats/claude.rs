@@ -16,7 +16,7 @@ use crate::json::{lines, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
-/// What precedes the path of the parent's log in a plan handed to a fresh session.
+/// The text before the path of the parent's log, in a plan that was handed to a new session.
 const PARENT_LOG_PREFIX: &str = "read the full transcript at: ";
 
 #[derive(Debug, Default, Deserialize)]
@@ -76,7 +76,7 @@ struct ClaudeAttachment {
     prompt: ForeignContent,
 }
 
-/// What the text of a user record is.
+/// The meaning of the text of a user record.
 #[derive(Debug, Clone, Copy)]
 enum UserTextOrigin {
     /// Part of the conversation.

@@ -62,7 +62,7 @@ struct GeminiToolCall {
     status: Option<String>,
 }
 
-/// What a record of a log tells before it is decoded as a message.
+/// The keys of a log record that are read before it is decoded as a message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct GeminiLogRecord {

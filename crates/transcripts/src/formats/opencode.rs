@@ -223,7 +223,7 @@ fn read_message(
     Ok(())
 }
 
-/// Who wrote a message.
+/// The author of a message.
 enum MessageWriter {
     User,
     Assistant,

@@ -62,7 +62,7 @@ pub(crate) struct JsonLineReader<R> {
     pub(crate) bytes: u64,
 }
 
-/// What [`Lines::next`] found.
+/// The outcome of [`Lines::next`].
 pub(crate) enum LineReadOutcome {
     /// A line without its `\n`; hand it back with [`Lines::give_back`].
     Whole(Vec<u8>),

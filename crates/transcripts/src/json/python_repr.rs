@@ -14,7 +14,7 @@ pub(crate) fn parse_repr(text: &str) -> Option<Value> {
 }
 
 struct PythonReprParser<'a> {
-    /// What is left, without white space before it.
+    /// The remaining text, without leading white space.
     rest: &'a str,
     depth: usize,
 }

@@ -73,7 +73,7 @@ fn replace_in_place(text: &mut [u8]) -> (usize, usize) {
     (surrogates, numbers)
 }
 
-/// What a surrogate escape is.
+/// A surrogate escape, classified.
 enum SurrogateEscape {
     /// A high one followed by a low one.
     Pair,

@@ -8,7 +8,7 @@ use crate::json::content::{FlattenedContent, ForeignContent};
 use crate::json::python_repr;
 
 protocol::named_enum! {
-    /// What was done to an entry as it was read in.
+    /// A repair that was made while an entry was read.
     pub enum RepairKind {
         /// A result was the JSON text of its content blocks.
         JsonBlocks = "json_blocks",
@@ -19,12 +19,12 @@ protocol::named_enum! {
     }
 }
 
-/// That an entry was repaired, and what it was before.
+/// A record of a repair, with the entry's original text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepairRecord {
-    /// What was done.
+    /// The kind of repair.
     pub kind: RepairKind,
-    /// What it was, without the data of images; `None` when the text is still all of it.
+    /// The original without the data of images; `None` when the text still holds all of it.
     pub original: Option<String>,
 }
 
@@ -47,7 +47,7 @@ const IMAGE_FIELDS: [&str; 9] =
 /// The bytes at the beginning of a result in which a block says its kind.
 const KIND_PROBE_BYTES: usize = 4 * 1024;
 
-/// What stands in an original where the data of an image stood.
+/// The placeholder for the data of an image in an original.
 const IMAGE_PLACEHOLDER: &str = "[image]";
 
 /// Returns the content of a result as one text, and whether that took a repair.

@@ -11,7 +11,7 @@ use crate::json::{READ_BUFFER_BYTES, RECORD_BYTES_MAX};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
-/// What the caller wants of a member of the top object.
+/// The caller's choice for a member of the top object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldSelector {
     Skip,
@@ -368,7 +368,7 @@ impl<R: BufRead> JsonWalker<R> {
     }
 }
 
-/// Whether the bytes of a value are wanted.
+/// Selects whether the bytes of a value are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueCapture {
     Bytes,

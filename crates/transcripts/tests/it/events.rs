@@ -1,4 +1,4 @@
-//! What lands in the journal, how a repeated import is recognised, and LangGraph databases.
+//! Events that an import appends, recognition of a repeated import, and LangGraph databases.
 
 use insta::assert_snapshot;
 use jiff::Timestamp;
@@ -215,7 +215,7 @@ fn a16_b13_legacy_results_are_repaired_once_at_import_and_what_they_were_is_kept
     assert_eq!(results(SessionFormat::LangGraph, &read), expected);
 }
 
-/// What a command printed, which is nobody's content blocks though it looks so.
+/// Output of a command that looks like content blocks but is plain text.
 const PRINTED: [&str; 4] = [
     r#"[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},{"type":"text","text":"b"}]"#,
     r#"{"type":"text","text":"a","keep":"me"}"#,

@@ -39,7 +39,7 @@ fn every_file_of_the_manifest_imports_with_its_counts() {
     assert!(failures.is_empty(), "counts differ:\n{failures}");
 }
 
-/// What differs between a file and its row, as ` name=found(expected)`.
+/// Returns the differences between a file and its row, as ` name=found(expected)`.
 fn differences(path: &Path, expected: &Value) -> String {
     let source = TranscriptSource::from_file(path);
     let format = transcripts::detect_format(&source).expect("a known format");

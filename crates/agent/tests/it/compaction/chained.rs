@@ -41,7 +41,7 @@ async fn session_messages(paths: &[PathBuf]) -> Vec<Message> {
     all.into_iter().cycle().take(MESSAGES).collect()
 }
 
-/// What is planted in a round: a rule, a file that is changed, a check that fails.
+/// Returns the messages planted in a round: a rule, a changed file and a failing check.
 fn planted_messages(round: usize) -> Vec<Message> {
     let call = |name: &str, args| ContentBlock::ToolCall {
         id: format!("{name}-{round}"),
@@ -89,7 +89,7 @@ fn carry_over_text(carry_over: &CarryOver) -> String {
     serde_json::to_string(carry_over).unwrap()
 }
 
-/// Appends a tenth of the transcript at a time, with what is planted there, and condenses after each.
+/// Appends a tenth of the transcript at a time, with the planted texts, and compacts after each.
 async fn compact_in_rounds(agent: &Agent, transcript: &[Message]) -> (ThreadId, Vec<Message>) {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let mut all = Vec::with_capacity(MESSAGES + 100);

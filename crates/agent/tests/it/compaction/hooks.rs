@@ -1,5 +1,5 @@
-//! What others have to say before a compaction takes effect: refusing it, keeping something with it, failing; and that
-//! nobody is asked about a compaction that does not happen.
+//! Hooks before a compaction takes effect: refusing it, storing something with it, failing. They are not called for a
+//! compaction that does not happen.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ use crate::environment::{messages, unwatched};
 /// The kind of the item that a hook keeps with a marker.
 const HOOK_ITEM_KIND: &str = "noted";
 
-/// What a hook of these tests does.
+/// The behaviour of a hook in these tests.
 #[derive(Debug, Clone, Copy)]
 enum HookBehavior {
     Pass,

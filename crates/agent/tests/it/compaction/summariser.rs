@@ -1,4 +1,5 @@
-//! Who writes the summary: its own model, else the run's, else nobody; what it is shown; what stopping it leaves.
+//! The choice of the summarizing model: its own, else the run's, else the offline summary; the text it receives; and the
+//! effect of stopping it.
 
 use agent::{
     CancellationToken, CompactionParameters, Error, Frame, FrameSender, SubscriptionItem, ThreadError,

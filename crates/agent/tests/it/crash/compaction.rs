@@ -42,7 +42,7 @@ pub(super) const SCENARIOS: [CompactionScenario; 3] = [
     CompactionScenario { name: "uncompact", operation: CompactionOperation::Undo },
 ];
 
-/// What is left at the end, as far as a person can see it.
+/// The final state as far as a person can see it.
 #[derive(Debug, Clone, PartialEq)]
 struct CompactionObservation {
     events: Vec<String>,

@@ -16,7 +16,7 @@ use crate::environment::{
     unwatched,
 };
 
-/// What is left at the end of the road, as far as a person can see it.
+/// The final state as far as a person can see it.
 #[derive(Debug, PartialEq)]
 struct HandoffObservation {
     parent_messages: Vec<String>,
@@ -36,7 +36,7 @@ pub(super) struct HandoffScenario {
     pub(super) name: &'static str,
     /// How the conversation comes about.
     origin: HandoffOrigin,
-    /// What the person answers to each iteration.
+    /// The person's decision about each iteration.
     answers: fn(&PendingHandoff) -> Decisions,
 }
 
@@ -60,10 +60,10 @@ pub(super) const SCENARIOS: [HandoffScenario; 3] = [
     HandoffScenario { name: "asked", origin: HandoffOrigin::Requested, answers: refine_once_and_accept },
 ];
 
-/// What the person says in the thread in which the agent asks.
+/// The person's message in the thread in which the agent asks.
 const REQUEST: &str =
     "The importer drops the last row of every file. Fix src/import.rs. Then do the test elsewhere.";
-/// What a person accepts in their own words.
+/// A summary in the person's own words.
 const PERSONS_SUMMARY: &str =
     "**Importer drops the last row**\nMine.\n\n### Objective\n- Fix it.\n- Test it.\n- Tell them.";
 

@@ -21,7 +21,7 @@ pub(super) const SCENARIO: &str = "transfer";
 /// Turns before the one that goes over the budget.
 const TURNS_BEFORE: usize = 5;
 
-/// What is left at the end, as far as it is the same each time.
+/// The final state as far as it is the same each time.
 #[derive(Debug, PartialEq)]
 struct MemoryObservation {
     /// Turns, those that are archived, and those that summaries stand for.

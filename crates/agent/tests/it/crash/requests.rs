@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{CrashPoint, crashes_in_scenario};
 use crate::environment::{CrashingStore, TEST_MODEL, TestEnvironment, unwatched};
-use crate::requests::{blank_thread, request, run, said, transcript_lines, write_call};
+use crate::requests::{blank_thread, request, run, user_request, transcript_lines, write_call};
 
 /// A request, in a thread where a call waits that a person is asked about.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct RequestScenario {
     commits_min: usize,
 }
 
-/// What becomes of a run.
+/// The expected end of a run.
 #[derive(Debug)]
 enum RequestOperation {
     /// One is asked for, and works.
@@ -33,7 +33,7 @@ enum RequestOperation {
     RolledBack,
 }
 
-/// What a client knows of the thread.
+/// The ids that a client knows of the thread.
 struct ThreadIds {
     /// The point before the message that began the turn.
     before: String,
@@ -44,7 +44,7 @@ struct ThreadIds {
 pub(super) const SCENARIOS: [RequestScenario; 9] = [
     RequestScenario {
         name: "a new message",
-        operation: RequestOperation::Requested(|_| said("Never mind.")),
+        operation: RequestOperation::Requested(|_| user_request("Never mind.")),
         commits_min: 3,
     },
     RequestScenario {
@@ -62,7 +62,7 @@ pub(super) const SCENARIOS: [RequestScenario; 9] = [
     RequestScenario {
         name: "an edit",
         operation: RequestOperation::Requested(
-            |at| json!({"input": said("Other.")["input"], "checkpoint_id": at.before}),
+            |at| json!({"input": user_request("Other.")["input"], "checkpoint_id": at.before}),
         ),
         commits_min: 3,
     },
@@ -74,7 +74,7 @@ pub(super) const SCENARIOS: [RequestScenario; 9] = [
     RequestScenario {
         name: "an answer with a change",
         operation: RequestOperation::Requested(
-            |_| json!({"command": {"resume": reject_call(), "update": said("Hm.")["input"]}}),
+            |_| json!({"command": {"resume": reject_call(), "update": user_request("Hm.")["input"]}}),
         ),
         commits_min: 4,
     },
@@ -96,7 +96,7 @@ fn reject_call() -> Value {
     json!({"decisions": [{"type": "reject", "message": "no"}]})
 }
 
-/// What is left at the end.
+/// The final state.
 #[derive(Debug, PartialEq)]
 struct RequestObservation {
     transcript: Vec<String>,
@@ -118,7 +118,7 @@ async fn set_up() -> (TestEnvironment, ScriptedServer) {
     world.configure(&server);
     let agent = agent_over(&world, usize::MAX).1;
     let thread = blank_thread(&agent).await;
-    run(&agent, thread, said("First.")).await;
+    run(&agent, thread, user_request("First.")).await;
     // A handoff waits beside the turn's question.
     let (frames, cancel) = unwatched();
     world
@@ -127,7 +127,7 @@ async fn set_up() -> (TestEnvironment, ScriptedServer) {
         .request(thread, HandoffRequestOptions::default(), &frames, &cancel)
         .await
         .unwrap();
-    let end = run(&agent, thread, said("Write.")).await;
+    let end = run(&agent, thread, user_request("Write.")).await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     (world, server)
 }
@@ -186,7 +186,7 @@ async fn run_scenario(agent: &Agent, road: &RequestScenario) {
         None => {
             let asked = match road.operation {
                 RequestOperation::Requested(asked) => request(asked(&thread_ids(agent, thread).await)),
-                RequestOperation::Stopped | RequestOperation::RolledBack => request(said("Never mind.")),
+                RequestOperation::Stopped | RequestOperation::RolledBack => request(user_request("Never mind.")),
             };
             agent.runs().enqueue(run_id, thread, &asked).await.unwrap();
             asked

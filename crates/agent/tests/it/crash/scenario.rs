@@ -10,7 +10,7 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 use super::recording_tool::{RecordTool, WaitForResultTool};
 use crate::environment::{CrashingStore, TEST_MODEL, TestEnvironment};
 
-/// What the person says first; no sub-agent reads it.
+/// The person's first message; no sub-agent reads it.
 pub(super) const REQUEST: &str = "Do all of it.";
 
 /// One plot.

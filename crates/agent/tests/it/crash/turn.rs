@@ -18,7 +18,7 @@ use crate::environment::{TestEnvironment, assert_paired, event_lines, unwatched}
 /// The beginning of what the model is told of a call that a crash cut off.
 const INTERRUPTED_CALL_TEXT: &str = "The call was interrupted";
 
-/// What is left at the end, as far as a person can see it, the effects left aside.
+/// The final state as far as a person can see it, without the side effects.
 #[derive(Debug, Clone, PartialEq)]
 struct TurnObservation {
     threads: Vec<ThreadObservation>,
@@ -41,7 +41,7 @@ struct CallEffect {
     times: usize,
     /// Its result, if one is stored.
     result: Option<String>,
-    /// Whether its thread stands where the call may have been begun.
+    /// True if the thread is at a point at which the call may have started.
     proximity: CallProximity,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use protocol::Event;
 use serde_json::{Map, Value};
 
-/// What an id is called instead.
+/// Replaces ids by stable names.
 #[derive(Default)]
 struct IdAliases(BTreeMap<String, usize>);
 

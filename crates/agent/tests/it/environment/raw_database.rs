@@ -1,4 +1,4 @@
-//! What is stored, looked at and changed behind the agent's back.
+//! Direct access to the stored rows, past the agent.
 
 use rusqlite::Connection;
 use rusqlite::types::Value as Cell;

@@ -287,7 +287,7 @@ async fn propose_handoff(agent: &Agent, name: &str, events: Vec<NewEvent>) -> Pe
     pending
 }
 
-/// What holds for every proposal.
+/// Checks the guarantees of every proposal.
 fn check_proposal(name: &str, pending: &PendingHandoff) {
     let (summary, md) = (&pending.proposal.summary_json, &pending.proposal.summary_md);
     let told = format!("{name}:\n{md}");
@@ -434,20 +434,20 @@ fn compacted_session() -> String {
         record.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         format!("{record}\n")
     };
-    let said = |kind: &str, text: &str| line(kind, json!({"message": {"role": kind, "content": text}}));
+    let transcript_line = |kind: &str, text: &str| line(kind, json!({"message": {"role": kind, "content": text}}));
     let worked = |from: usize, until: usize| -> String {
         let turn = |n: usize| {
-            let asked = said("user", &format!("Now look at the report of month {n} and mend its totals."));
+            let asked = transcript_line("user", &format!("Now look at the report of month {n} and mend its totals."));
             asked
-                + &said(
+                + &transcript_line(
                     "assistant",
                     &format!("The totals of month {n} were rounded too early; they are mended."),
                 )
         };
         (from..until).map(turn).collect()
     };
-    let mut text = said("user", "Mend the yearly report.") + &worked(0, 3);
-    text += &said("user", "Wait. Never touch the ledger schema. Other teams read it.");
+    let mut text = transcript_line("user", "Mend the yearly report.") + &worked(0, 3);
+    text += &transcript_line("user", "Wait. Never touch the ledger schema. Other teams read it.");
     text += &worked(3, 60);
     text += &line("system", json!({"subtype": "compact_boundary", "content": "Conversation compacted"}));
     let forgot = json!({"isCompactSummary": true, "message": {"role": "user", "content": "The totals of many months were mended."}});

@@ -1,4 +1,4 @@
-//! What a person's answer to a proposal does, and what an answer of a model without content does, through the agent.
+//! The effect of a person's decision about a proposal, and of a model answer without content, through the agent.
 
 use agent::{Error, HandoffRequestOptions, PendingHandoff, RunError};
 use protocol::{HandoffStatus, Message, RunStatus, StopReason};

@@ -1,4 +1,4 @@
-//! Who is told of a summary and who is not: other threads, other assistants, sub-agents, children of handoffs.
+//! Isolation of summaries: other threads, other assistants, sub-agents and children of handoffs do not receive them.
 
 use agent::HandoffRequestOptions;
 use serde_json::json;
@@ -7,7 +7,7 @@ use test_model::{Script, ScriptedReply};
 use super::*;
 use crate::environment::{DRAFT, DRAFT_PROMPT, approval};
 
-/// What a draft about the hives says, and nothing else does.
+/// A draft about the hives, whose words occur nowhere else.
 const HIVES_DRAFT: &str = r#"{"title":"Hives in the orchard","tldr":"Seven colonies are to be moved before the frost.",
 "body":[{"kind":"objective","text":"Move seven colonies to the lower orchard before the frost comes.","refs":[1]},
 {"kind":"decision","text":"Only smoke from dry sage is used on them.","refs":[1]},

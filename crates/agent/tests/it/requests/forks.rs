@@ -5,7 +5,7 @@ use protocol::{RunStatus, ThreadStatus};
 use serde_json::{Value, json};
 use test_model::ScriptedReply;
 
-use super::{RequestFixture, approve, assert_fault, done_reply, said, write_call};
+use super::{RequestFixture, approve, assert_fault, done_reply, user_request, write_call};
 
 fn with_checkpoint(mut request: Value, point: &str) -> Value {
     request["checkpoint_id"] = point.into();
@@ -37,7 +37,7 @@ async fn the_head_is_no_fork() {
     let desk = answered_desk(&["One.", "Two."]).await;
     desk.say("First.").await;
     let head = desk.head().await;
-    let end = desk.run(with_checkpoint(said("Second."), &head)).await;
+    let end = desk.run(with_checkpoint(user_request("Second."), &head)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(desk.transcript_lines().await, ["U: First.", "A: One.", "U: Second.", "A: Two."]);
     let rewound = desk.agent.threads().events(desk.thread).await.unwrap();
@@ -51,7 +51,7 @@ async fn b12_an_edited_message_begins_a_branch_and_the_old_one_stays() {
     desk.say("Second.").await;
     let old_head = desk.head().await;
     let point = point_before(&desk, "Second.").await;
-    let end = desk.run(with_checkpoint(said("Other."), &point)).await;
+    let end = desk.run(with_checkpoint(user_request("Other."), &point)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(desk.transcript_lines().await, ["U: First.", "A: One.", "U: Other.", "A: Three."]);
     assert!(has_parent_point(&desk, "Other.", &point).await, "siblings have the same parent");
@@ -66,7 +66,7 @@ async fn the_first_message_can_be_edited_too() {
     let desk = answered_desk(&["One.", "Two."]).await;
     desk.say("First.").await;
     let point = point_before(&desk, "First.").await;
-    let end = desk.run(with_checkpoint(said("Other."), &point)).await;
+    let end = desk.run(with_checkpoint(user_request("Other."), &point)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(desk.transcript_lines().await, ["U: Other.", "A: Two."]);
 }
@@ -100,8 +100,8 @@ async fn a_branch_that_was_left_can_be_gone_on_with() {
     desk.say("Second.").await;
     let old_head = desk.head().await;
     let point = point_before(&desk, "Second.").await;
-    desk.run(with_checkpoint(said("Other."), &point)).await;
-    let end = desk.run(with_checkpoint(said("Back."), &old_head)).await;
+    desk.run(with_checkpoint(user_request("Other."), &point)).await;
+    let end = desk.run(with_checkpoint(user_request("Back."), &old_head)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let told = ["U: First.", "A: One.", "U: Second.", "A: Two.", "U: Back.", "A: Four."];
     assert_eq!(desk.transcript_lines().await, told);
@@ -124,7 +124,7 @@ async fn going_back_to_a_point_at_rest_runs_nothing() {
 async fn a_point_that_is_not_there_ends_the_run_and_changes_nothing() {
     let desk = answered_desk(&["One."]).await;
     desk.say("First.").await;
-    for request in [said("x"), json!({"input": null}), json!({"command": {"resume": approve()}})] {
+    for request in [user_request("x"), json!({"input": null}), json!({"command": {"resume": approve()}})] {
         let end = desk.run(with_checkpoint(request, "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b")).await;
         assert_fault(&end, "UnknownCheckpointError");
     }
@@ -175,7 +175,7 @@ async fn k6_a_fork_does_nothing_in_another_folder() {
 /// Returns a desk whose thread asks about a handoff that nobody decides, and that handoff.
 async fn desk_with_handoff(texts: &[&str]) -> (RequestFixture, protocol::HandoffId) {
     let desk = answered_desk(texts).await;
-    let mut first = said("First.");
+    let mut first = user_request("First.");
     first["input"]["messages"][0]["id"] = "first".into();
     desk.run(first).await;
     let (frames, cancel) = crate::environment::unwatched();
@@ -189,7 +189,7 @@ async fn desk_with_handoff(texts: &[&str]) -> (RequestFixture, protocol::Handoff
 #[tokio::test]
 async fn a_fork_behind_a_handoff_that_waits_gives_it_up_and_begins() {
     for (input, text, told) in [
-        (said("Other."), "First.", ["U: Other.", "A: Two."]),
+        (user_request("Other."), "First.", ["U: Other.", "A: Two."]),
         (json!({}), "One.", ["U: First.", "A: Two."]),
         (json!({"input": null}), "First.", ["U: First.", "A: Two."]),
     ] {

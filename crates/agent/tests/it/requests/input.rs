@@ -1,10 +1,10 @@
-//! What is put in: messages of every form, nothing, and nothing at all.
+//! The input of a run: messages of every form, an empty list, and no input.
 
 use protocol::{ContentBlock, Message, RunStatus, ThreadStatus};
 use serde_json::{Value, json};
 use test_model::{ScriptedFault, ScriptedReply};
 
-use super::{RequestFixture, assert_fault, done_reply, run_until_call, said, write_call};
+use super::{RequestFixture, assert_fault, done_reply, run_until_call, user_request, write_call};
 use crate::environment::messages;
 
 fn ids(messages: &[Message]) -> Vec<String> {
@@ -210,7 +210,7 @@ async fn a_run_that_was_stopped_midway_goes_on_without_input() {
     let desk =
         RequestFixture::new([ScriptedReply::text("Let me").with_fault(ScriptedFault::Stall), done_reply()])
             .await;
-    let end = run_until_call(&desk, said("Hello."), 1).await;
+    let end = run_until_call(&desk, user_request("Hello."), 1).await;
     assert_eq!(end.status, RunStatus::Cancelled, "{end:?}");
     assert!(desk.next().await.is_some());
     let end = desk.run(json!({"input": null})).await;
@@ -230,7 +230,7 @@ async fn the_first_run_says_on_the_thread_which_assistant_works_in_it() {
     let kept = desk.agent.store().run_requests(&[run_id]).await.unwrap();
     let workspace = Some(desk.world.workspace().to_string_lossy().into_owned());
     let request =
-        protocol::RunRequest { workspace, ..super::request(said("Hello.")).without_input_messages() };
+        protocol::RunRequest { workspace, ..super::request(user_request("Hello.")).without_input_messages() };
     assert_eq!(kept, [(run_id, request)], "the thread has what was said");
     assert_eq!(kept[0].1.input, Some(json!({})));
 }

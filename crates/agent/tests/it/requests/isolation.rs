@@ -9,7 +9,7 @@ use protocol::{OwnerScope, Rating, RunId, RunStatus, ThreadId, UserId};
 use serde_json::{Map, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::{blank_thread, run, said, transcript_lines, try_run};
+use super::{blank_thread, run, user_request, transcript_lines, try_run};
 use crate::environment::{TestEnvironment, unwatched};
 
 struct TwoUsers {
@@ -33,7 +33,7 @@ fn two_users() -> TwoUsers {
 /// A conversation of one person, about a word that nobody else says.
 async fn start_conversation(agent: &Agent, word: &str) -> (ThreadId, RunId) {
     let thread = blank_thread(agent).await;
-    let end = run(agent, thread, said(&format!("Remember the {word}."))).await;
+    let end = run(agent, thread, user_request(&format!("Remember the {word}."))).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     (thread, end.run_id)
 }
@@ -55,10 +55,10 @@ async fn k1_a_thread_of_somebody_else_is_not_there() {
             matches!(error, Error::Thread(ThreadError::Unknown(_)) | Error::Run(RunError::Unknown(_)))
         };
         let errors = [
-            try_run(other, thread, RunId::generate(), said("x")).await.map(drop).unwrap_err(),
+            try_run(other, thread, RunId::generate(), user_request("x")).await.map(drop).unwrap_err(),
             other
                 .runs()
-                .enqueue(RunId::generate(), thread, &super::request(said("x")))
+                .enqueue(RunId::generate(), thread, &super::request(user_request("x")))
                 .await
                 .map(drop)
                 .unwrap_err(),
@@ -215,7 +215,7 @@ async fn k1_what_a_child_begins_with_is_its_owners() {
     assert!(alice.memory().agent_md().unwrap().block.is_some());
     assert!(bob.memory().agent_md().unwrap().block.is_none());
     assert!(bob.store().thread(child).await.unwrap().is_none());
-    assert_eq!(run(alice, child, said("Go on.")).await.status, RunStatus::Success);
+    assert_eq!(run(alice, child, user_request("Go on.")).await.status, RunStatus::Success);
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn k1_recovery_works_on_each_thread_as_its_owner() {
     let (frames, cancel) = unwatched();
     let begun = alice
         .runs()
-        .begin(RunId::generate(), thread, &super::request(said("Hello.")), &frames)
+        .begin(RunId::generate(), thread, &super::request(user_request("Hello.")), &frames)
         .await
         .unwrap();
     drop(begun);

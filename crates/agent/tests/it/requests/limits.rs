@@ -1,10 +1,10 @@
-//! What a request bounds its run by: where it stops, and how many steps it takes.
+//! The limits of a request: where the run stops and how many steps it takes.
 
 use protocol::{RunStatus, ThreadStatus};
 use serde_json::json;
 use test_model::ScriptedReply;
 
-use super::{RequestFixture, assert_fault, done_reply, said};
+use super::{RequestFixture, assert_fault, done_reply, user_request};
 
 fn with_field(mut request: serde_json::Value, key: &str, value: serde_json::Value) -> serde_json::Value {
     request[key] = value;
@@ -16,7 +16,7 @@ async fn a_breakpoint_stops_the_run_and_it_goes_on_from_there() {
     for (key, next) in [("interrupt_before", "tools"), ("interrupt_after", "model")] {
         let desk =
             RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
-        let end = desk.run(with_field(said("Look."), key, json!(["tools"]))).await;
+        let end = desk.run(with_field(user_request("Look."), key, json!(["tools"]))).await;
         assert_eq!((end.status, end.interrupts.len()), (RunStatus::Interrupted, 0), "{key}: {end:?}");
         assert_eq!(desk.next().await.as_deref(), Some(next), "{key}");
         assert_eq!(desk.row().await.status, ThreadStatus::Interrupted, "{key}");
@@ -31,7 +31,7 @@ async fn a_breakpoint_at_every_node_lets_a_client_walk_step_by_step() {
     let desk =
         RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
     let mut stops = Vec::new();
-    let mut end = desk.run(with_field(said("Look."), "interrupt_before", json!(["*"]))).await;
+    let mut end = desk.run(with_field(user_request("Look."), "interrupt_before", json!(["*"]))).await;
     while end.status == RunStatus::Interrupted {
         stops.push(desk.next().await.unwrap());
         assert!(stops.len() < 20, "{stops:?}");
@@ -46,7 +46,7 @@ async fn a_breakpoint_at_every_node_lets_a_client_walk_step_by_step() {
 #[tokio::test]
 async fn a_node_that_is_not_there_is_no_breakpoint() {
     let desk = RequestFixture::new([done_reply()]).await;
-    let end = desk.run(with_field(said("Look."), "interrupt_before", json!(["nowhere"]))).await;
+    let end = desk.run(with_field(user_request("Look."), "interrupt_before", json!(["nowhere"]))).await;
     assert_fault(&end, "ConfigurationError");
     assert_eq!((desk.transcript_lines().await.len(), desk.server.call_count()), (0, 0));
 }
@@ -56,13 +56,13 @@ async fn a_client_lowers_the_limit_of_steps() {
     let ls = || ScriptedReply::call("c", "ls", json!({"path": "."})).with_repeat();
     let desk = RequestFixture::new([ls()]).await;
     let config = json!({"recursion_limit": 7, "tags": ["x"], "configurable": {"thread_id": "y"}});
-    let end = desk.run(with_field(said("Look."), "config", config)).await;
+    let end = desk.run(with_field(user_request("Look."), "config", config)).await;
     assert_eq!(end.status, RunStatus::Timeout, "{end:?}");
     assert_eq!(end.failure.as_ref().unwrap().kind.class_name(), "GraphRecursionError", "{end:?}");
     let calls = desk.server.call_count();
     assert!((1..=4).contains(&calls), "{calls}");
     for bad in [json!(0), json!(-1), json!("many"), json!(1.5)] {
-        let end = desk.run(with_field(said("Look."), "config", json!({"recursion_limit": bad}))).await;
+        let end = desk.run(with_field(user_request("Look."), "config", json!({"recursion_limit": bad}))).await;
         assert_fault(&end, "ConfigurationError");
     }
     assert_eq!(desk.server.call_count(), calls);
@@ -72,7 +72,7 @@ async fn a_client_lowers_the_limit_of_steps() {
 async fn what_cannot_be_met_and_what_does_nothing_leave_a_thread_that_stopped_where_it_is() {
     let desk =
         RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
-    desk.run(with_field(said("Look."), "interrupt_before", json!(["tools"]))).await;
+    desk.run(with_field(user_request("Look."), "interrupt_before", json!(["tools"]))).await;
     let approve = super::approve();
     let gone = json!({"0123456789abcdef0123456789abcdef": approve});
     for asked in
@@ -99,7 +99,7 @@ async fn a13_what_came_with_a_run_that_could_not_begin_is_kept_beside_it() {
     let desk = RequestFixture::new([done_reply()]).await;
     for is_queued in [false, true] {
         let (run_id, asked) =
-            (protocol::RunId::generate(), with_field(said("Look."), "config", json!({"recursion_limit": 0})));
+            (protocol::RunId::generate(), with_field(user_request("Look."), "config", json!({"recursion_limit": 0})));
         let asked = super::request(asked);
         let (frames, cancel) = crate::environment::unwatched();
         let begun = match is_queued {
@@ -120,7 +120,7 @@ async fn a13_what_came_with_a_run_that_could_not_begin_is_kept_beside_it() {
 async fn k4_of_a_large_request_that_could_not_begin_and_of_its_webhook_no_more_is_kept_than_of_another() {
     let desk = RequestFixture::new([done_reply()]).await;
     for (text, is_kept) in [("Look.".to_owned(), true), ("x".repeat(100_000), false)] {
-        let asked = with_field(said(&text), "config", json!({"recursion_limit": 0}));
+        let asked = with_field(user_request(&text), "config", json!({"recursion_limit": 0}));
         let asked = super::request(with_field(asked, "webhook", json!("https://example.org/hook?key=k")));
         let run_id = protocol::RunId::generate();
         let (frames, _) = crate::environment::unwatched();

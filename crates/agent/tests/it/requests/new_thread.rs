@@ -5,7 +5,7 @@ use protocol::{RunId, RunStatus, ThreadStatus};
 use serde_json::{Map, Value, json};
 use test_model::ScriptedReply;
 
-use super::{RequestFixture, assert_fault, request, said, transcript_lines};
+use super::{RequestFixture, assert_fault, request, user_request, transcript_lines};
 use crate::environment::unwatched;
 
 async fn first_run(agent: &Agent, new: &NewThread, asked: Value) -> agent::RunEnd {
@@ -24,7 +24,7 @@ async fn b1_a_thread_is_made_with_its_first_run_as_it_is_made_alone() {
     let notes = Map::from_iter([("title".to_owned(), json!("x")), ("owner".to_owned(), json!("bob"))]);
     let new = agent.threads().prepare_new_thread(notes).unwrap();
     assert_eq!(agent.store().thread(new.thread_id()).await.unwrap(), None, "nothing is stored yet");
-    let end = first_run(agent, &new, said("Hello.")).await;
+    let end = first_run(agent, &new, user_request("Hello.")).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(transcript_lines(agent, new.thread_id()).await, ["U: Hello.", "A: Hi."]);
 

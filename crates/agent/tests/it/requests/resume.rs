@@ -381,7 +381,7 @@ async fn a_handoff_that_was_passed_over_is_answered_after_a_run_that_broke_off()
         .await
         .unwrap();
     let run_id = RunId::generate();
-    let asked = super::request(super::said("More."));
+    let asked = super::request(super::user_request("More."));
     drop(desk.agent.runs().begin(run_id, desk.thread, &asked, &frames).await.unwrap());
     desk.agent.runs().fail_run(run_id, "it panicked").await.unwrap();
     assert_eq!(desk.row().await.status, ThreadStatus::Interrupted);

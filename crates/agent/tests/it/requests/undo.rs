@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use test_model::{ScriptedFault, ScriptedReply};
 
 use super::{
-    RequestFixture, approve, begin_queued, done_reply, request, run_until_call, said, try_run, write_call,
+    RequestFixture, approve, begin_queued, done_reply, request, run_until_call, user_request, try_run, write_call,
 };
 
 fn map(value: Value) -> Map<String, Value> {
@@ -81,12 +81,12 @@ async fn a_run_that_waits_begins_under_its_id_or_is_stopped_before_it_does() {
     let desk = RequestFixture::new([done_reply()]).await;
     let (one, two) = (RunId::generate(), RunId::generate());
     for run_id in [one, two] {
-        let run = desk.agent.runs().enqueue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+        let run = desk.agent.runs().enqueue(run_id, desk.thread, &request(user_request("Hello."))).await.unwrap();
         assert_eq!(run.status, RunStatus::Pending);
     }
     assert_eq!(desk.row().await.status, ThreadStatus::Busy);
     assert_eq!(desk.row().await.metadata["graph_id"], "agent");
-    let end = begin_queued(&desk.agent, desk.thread, one, &request(said("Hello."))).await;
+    let end = begin_queued(&desk.agent, desk.thread, one, &request(user_request("Hello."))).await;
     assert_eq!((end.run_id, end.status), (one, RunStatus::Success));
     assert!(desk.agent.runs().cancel_queued_run(two).await.unwrap());
     assert!(!desk.agent.runs().cancel_queued_run(two).await.unwrap(), "it waits no more");
@@ -95,7 +95,7 @@ async fn a_run_that_waits_begins_under_its_id_or_is_stopped_before_it_does() {
     assert_eq!(stopped.status, RunStatus::Cancelled);
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
     assert_eq!(desk.transcript_lines().await, ["U: Hello.", "A: Done."]);
-    let late = try_run(&desk.agent, desk.thread, two, said("Hello.")).await;
+    let late = try_run(&desk.agent, desk.thread, two, user_request("Hello.")).await;
     assert!(late.is_err(), "{late:?}");
 }
 
@@ -105,9 +105,9 @@ async fn a_run_that_has_begun_is_not_ended_as_one_that_waits() {
         RequestFixture::new([ScriptedReply::text("Working").with_fault(ScriptedFault::Stall), done_reply()])
             .await;
     let run_id = RunId::generate();
-    desk.agent.runs().enqueue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+    desk.agent.runs().enqueue(run_id, desk.thread, &request(user_request("Hello."))).await.unwrap();
     let (frames, cancel) = crate::environment::unwatched();
-    let asked = request(said("Hello."));
+    let asked = request(user_request("Hello."));
     let begun = desk.agent.runs().begin_queued(run_id, desk.thread, &asked, &frames).await.unwrap();
     assert!(!desk.agent.runs().cancel_queued_run(run_id).await.unwrap());
     let refused = desk.agent.runs().roll_back_run(run_id).await;
@@ -124,7 +124,7 @@ async fn j4_a_thread_rests_when_the_last_of_the_runs_that_wait_are_stopped_at_th
     let desk = RequestFixture::new([]).await;
     let ids = [RunId::generate(), RunId::generate(), RunId::generate()];
     for run_id in ids {
-        desk.agent.runs().enqueue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+        desk.agent.runs().enqueue(run_id, desk.thread, &request(user_request("Hello."))).await.unwrap();
     }
     let cancel = |id| desk.agent.runs().cancel_queued_run(id);
     let (one, two, three) = tokio::join!(cancel(ids[0]), cancel(ids[1]), cancel(ids[2]));
@@ -135,7 +135,7 @@ async fn j4_a_thread_rests_when_the_last_of_the_runs_that_wait_are_stopped_at_th
 #[tokio::test]
 async fn j4_a_run_that_was_forgotten_while_it_waited_never_begins() {
     let desk = RequestFixture::new([done_reply()]).await;
-    let (run_id, asked) = (RunId::generate(), request(said("Hello.")));
+    let (run_id, asked) = (RunId::generate(), request(user_request("Hello.")));
     desk.agent.runs().enqueue(run_id, desk.thread, &asked).await.unwrap();
     desk.agent.runs().forget_run(run_id).await.unwrap();
     let (frames, _) = crate::environment::unwatched();
@@ -153,10 +153,10 @@ async fn j1_another_run_of_a_busy_thread_is_refused_and_changes_nothing() {
     let begun = desk
         .agent
         .runs()
-        .begin(RunId::generate(), desk.thread, &request(said("One.")), &frames)
+        .begin(RunId::generate(), desk.thread, &request(user_request("One.")), &frames)
         .await
         .unwrap();
-    for asked in [said("Two."), json!({"input": null}), json!({"command": {"goto": "__end__"}})] {
+    for asked in [user_request("Two."), json!({"input": null}), json!({"command": {"goto": "__end__"}})] {
         let refused = try_run(&desk.agent, desk.thread, RunId::generate(), asked).await.unwrap_err();
         assert_eq!(refused.class(), agent::ErrorClass::Conflict, "{refused}");
     }
@@ -175,7 +175,7 @@ async fn j4_a_run_that_is_taken_back_leaves_the_thread_as_it_was() {
     desk.say("First.").await;
     let (before, state) =
         (desk.transcript_lines().await, desk.agent.threads().state(desk.thread).await.unwrap().unwrap());
-    let end = run_until_call(&desk, said("Second."), 2).await;
+    let end = run_until_call(&desk, user_request("Second."), 2).await;
     assert_eq!(end.status, RunStatus::Cancelled, "{end:?}");
     desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
     assert_eq!((desk.transcript_lines().await, desk.row().await.status), (before, ThreadStatus::Idle));
@@ -191,7 +191,7 @@ async fn j4_a_run_that_is_taken_back_leaves_the_thread_as_it_was() {
 #[tokio::test]
 async fn j4_a_question_waits_again_when_the_run_is_taken_back_that_passed_over_it_or_answered_it() {
     let refuse = json!({"decisions": [{"type": "reject", "message": "no"}]});
-    for asked in [said("Never mind."), json!({"command": {"resume": refuse}})] {
+    for asked in [user_request("Never mind."), json!({"command": {"resume": refuse}})] {
         let desk = RequestFixture::new([
             write_call("c1", "a"),
             ScriptedReply::text("Half").with_fault(ScriptedFault::Stall),
@@ -243,7 +243,7 @@ async fn j4_what_a_sub_agent_asked_waits_again_when_the_run_is_taken_back_that_p
     .await;
     let waiting = desk.say("Plum.").await.interrupts;
     assert_eq!(waiting.len(), 1);
-    let end = run_until_call(&desk, said("Never mind."), 3).await;
+    let end = run_until_call(&desk, user_request("Never mind."), 3).await;
     desk.agent.runs().roll_back_run(end.run_id).await.unwrap();
     assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap(), waiting);
     let end = desk.run(json!({"command": {"resume": approve()}})).await;
@@ -285,7 +285,7 @@ async fn a_run_that_is_forgotten_leaves_what_it_said() {
     assert_eq!(desk.agent.store().run(end.run_id).await.unwrap(), None);
     assert_eq!(desk.transcript_lines().await, ["U: Hello.", "A: Done."]);
     let waiting = RunId::generate();
-    desk.agent.runs().enqueue(waiting, desk.thread, &request(said("x"))).await.unwrap();
+    desk.agent.runs().enqueue(waiting, desk.thread, &request(user_request("x"))).await.unwrap();
     desk.agent.runs().roll_back_run(waiting).await.unwrap();
     assert_eq!(desk.agent.store().run(waiting).await.unwrap(), None);
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
@@ -301,7 +301,7 @@ async fn point_before(desk: &RequestFixture, text: &str) -> String {
 
 #[tokio::test]
 async fn j4_a_run_on_another_branch_that_is_taken_back_leaves_the_branch_there_was() {
-    for (asked, text) in [(said("Other."), "Second."), (json!({}), "Two."), (said("Fork."), "Two.")] {
+    for (asked, text) in [(user_request("Other."), "Second."), (json!({}), "Two."), (user_request("Fork."), "Two.")] {
         let desk = RequestFixture::new(["One.", "Two.", "Three."].map(ScriptedReply::text)).await;
         desk.say("First.").await;
         desk.say("Second.").await;
@@ -338,7 +338,7 @@ async fn j4_a_run_is_not_taken_back_from_under_another_that_came_after_it() {
     assert_eq!(desk.transcript_lines().await, told);
     // One that never began is in nobody's way.
     let waiting = RunId::generate();
-    desk.agent.runs().enqueue(waiting, desk.thread, &request(said("x"))).await.unwrap();
+    desk.agent.runs().enqueue(waiting, desk.thread, &request(user_request("x"))).await.unwrap();
     desk.agent.runs().cancel_queued_run(waiting).await.unwrap();
     desk.agent.runs().roll_back_run(second.run_id).await.unwrap();
     desk.agent.runs().roll_back_run(waiting).await.unwrap();
@@ -359,7 +359,7 @@ async fn a_thread_that_rested_after_a_failure_does_so_when_the_next_run_is_taken
 #[tokio::test]
 async fn k8_a_run_that_did_nothing_is_taken_back_and_what_a_person_changed_still_holds() {
     let desk = RequestFixture::new([write_call("c1", "a"), done_reply()]).await;
-    desk.run(said("Write.")).await;
+    desk.run(user_request("Write.")).await;
     let edited = json!({"name": "write_file", "args": {"path": "b", "content": "b"}});
     let edit = json!({"decisions": [{"type": "edit", "edited_action": edited}]});
     let end = desk.run(json!({"command": {"resume": edit}, "interrupt_before": ["tools"]})).await;

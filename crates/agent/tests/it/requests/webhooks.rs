@@ -1,4 +1,4 @@
-//! Who tells of a run's end, where several processes could.
+//! Delivery of a run's webhook by exactly one of several processes.
 
 use agent::ApprovalPolicy;
 use protocol::RunId;

@@ -13,7 +13,7 @@ async fn files_are_told_with_their_bytes_as_far_as_these_can_be_kept() {
     let now = Timestamp::now();
     let artifact = Artifact::new(desk.thread, "image/png", b"png".to_vec(), now);
     let sha256 = artifact.sha256.clone();
-    let said = |bytes: u64| {
+    let media_message = |bytes: u64| {
         let media = ContentBlock::Media {
             media_type: "image/png".to_owned(),
             sha256: Some(sha256.clone()),
@@ -22,7 +22,7 @@ async fn files_are_told_with_their_bytes_as_far_as_these_can_be_kept() {
         let message = Message::Human(HumanMessage { id: None, content: vec![media.clone(), media] });
         NewEvent::from_message(&message, now).unwrap()
     };
-    let events = vec![said(3), said(17 << 20), said(3)];
+    let events = vec![media_message(3), media_message(17 << 20), media_message(3)];
     let writes = vec![Write::PutArtifact(artifact), Write::Append { thread_id: desk.thread, events }];
     desk.agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
     let messages = desk.agent.threads().messages_after(desk.thread, 0).await.unwrap();

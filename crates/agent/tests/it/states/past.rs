@@ -1,4 +1,5 @@
-//! What the points of a thread's past hold: the same ids and places everywhere, what was asked, what the model sees.
+//! The past checkpoints of a thread: the same ids and positions everywhere, the pending questions, and the context of the
+//! model.
 
 use std::collections::BTreeSet;
 
@@ -305,7 +306,7 @@ async fn k1_a_state_is_its_owners_only() {
         assert!(other.threads().update_state(thread, agent::StateChange::default()).await.is_err());
         assert_eq!(alice.threads().state(thread).await.unwrap().as_ref(), Some(&head));
     }
-    // The transcripts are shared between the agents, and what is gone is in none of them.
+    // The transcripts are shared between the agents, and none of them contains deleted messages.
     alice.threads().delete(thread).await.unwrap();
     assert!(alice.threads().state(thread).await.is_err());
     let (again, _) = alice.threads().ensure_thread(Some(thread), Map::new(), IfExists::Raise).await.unwrap();

@@ -1,4 +1,5 @@
-//! What a client sees of a turn: every stored event once, in order, and deltas that add up to what is stored.
+//! The stream of a turn as a client sees it: every stored event once and in order, and deltas that add up to the stored
+//! text.
 
 use std::collections::BTreeMap;
 

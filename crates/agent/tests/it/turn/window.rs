@@ -1,4 +1,4 @@
-//! What goes into a request of a thread that exists: as much as the model takes, and agent.md as it is on disk.
+//! The request of an existing thread: as much as the model accepts, and agent.md as it is on disk.
 
 use agent::{Agent, Frame, FrameSender, SubscriptionItem};
 use protocol::RunStatus;
@@ -10,7 +10,7 @@ use crate::environment::{TEST_MODEL, TestEnvironment, message_texts, unwatched};
 /// The model that takes less.
 const SMALL_MODEL: &str = "openai-chat/small";
 
-/// Returns an agent whose model has a window of that many tokens, and which condenses nothing.
+/// Returns an agent whose model has a window of that many tokens, and which never compacts.
 fn with_window(world: &TestEnvironment, server: &ScriptedServer, tokens: u64) -> Agent {
     world.configure_with_extra(server, "[compaction]\nenabled = false\n");
     let path = world.home().config_path();

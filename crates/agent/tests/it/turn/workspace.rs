@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
 use crate::environment::{TEST_MODEL, TestEnvironment, decisions, messages, unwatched};
-use crate::requests::{assert_fault, run, said};
+use crate::requests::{assert_fault, run, user_request};
 
 /// A thread that was begun in one folder, and an agent in another one.
 struct TwoFolders {
@@ -202,7 +202,7 @@ async fn k6_what_a_sub_agent_asks_is_asked_again_too() {
 async fn a_message_is_answered_here_where_the_threads_folder_is_gone() {
     let thread = TwoFolders::new([execute("touch made")]).await;
     std::fs::remove_dir_all(thread.world.workspace()).unwrap();
-    let end = run(&thread.there, thread.thread, said("Do it.")).await;
+    let end = run(&thread.there, thread.thread, user_request("Do it.")).await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     assert_eq!(thread.pending_interrupt().await.payload.workspace, Some(name(&thread.folder_there())));
     assert_eq!(thread.answer(&thread.there, approve_decisions()).await.unwrap(), RunStatus::Success);
@@ -212,7 +212,7 @@ async fn a_message_is_answered_here_where_the_threads_folder_is_gone() {
 #[tokio::test]
 async fn a_client_of_a_server_elsewhere_works_in_the_folder_of_the_thread() {
     let thread = TwoFolders::new([execute("touch made")]).await;
-    let end = run(&thread.there, thread.thread, said("Do it.")).await;
+    let end = run(&thread.there, thread.thread, user_request("Do it.")).await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     assert_eq!(thread.answer(&thread.there, approve_decisions()).await.unwrap(), RunStatus::Success);
     assert!(thread.world.workspace().join("made").exists());

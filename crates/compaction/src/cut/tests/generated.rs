@@ -35,8 +35,8 @@ impl SeededNumbers {
     }
 }
 
-/// A generator of irregular transcripts: call ids are reused, results come late, twice, without a call or never, and some
-/// transcripts lack a range that memory has archived.
+/// A generator of irregular transcripts: call ids are reused, results come late, twice, without a call or never, and
+/// some transcripts lack a range that memory has archived.
 struct TranscriptGenerator {
     /// The random numbers.
     numbers: SeededNumbers,

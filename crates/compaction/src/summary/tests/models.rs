@@ -1,5 +1,5 @@
-//! Tests of summaries with models that answer, fail or misbehave: there always is a summary, and it never contains text of
-//! an answer that is not a record.
+//! Tests of summaries with models that answer, fail or misbehave: there always is a summary, and it never contains
+//! text of an answer that is not a record.
 
 use model::{ModelName, ProviderSettings, tokens};
 use runtime::FrameSender;

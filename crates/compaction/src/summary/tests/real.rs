@@ -56,7 +56,8 @@ fn collect_session_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns [`MESSAGES`] messages of real conversations, one conversation after the other; none when there are not enough.
+/// Returns [`MESSAGES`] messages of real conversations, one conversation after the other; none when there are not
+/// enough.
 fn read_messages() -> Vec<TranscriptItem> {
     let mut files = Vec::new();
     collect_session_files(

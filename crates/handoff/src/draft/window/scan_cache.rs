@@ -1,6 +1,7 @@
 //! A cache of thread scans between drafts, so that another draft reads only the new events and not the whole thread.
 //!
-//! The journal stays the source of truth: a cached scan is used only if the journal still has the event at which it ended.
+//! The journal stays the source of truth: a cached scan is used only if the journal still has the event at which it
+//! ended.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -25,8 +26,8 @@ const CACHED_SCANS_MAX: usize = 8;
 const CACHED_SCAN_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The assumed size of the facts of one thread in bytes: an upper bound of the usual size.
 const FACTS_BYTES: usize = 1024 * 1024;
-/// The minimum number of tokens of events that a scan retains, so that a redraft by a model with a larger window can use
-/// the same scan.
+/// The minimum number of tokens of events that a scan retains, so that a redraft by a model with a larger window can
+/// use the same scan.
 const SCAN_TOKENS_MIN: u64 = 48_000;
 
 /// A cache of the scans of the threads that were drafted last. All drafts of a process share one.
@@ -276,8 +277,8 @@ impl WindowScan {
     /// Marks the items of `summary` as unverified that contain a name found neither in the covered events nor in
     /// `user_texts`, which are the person's texts about the summary (goal and feedback).
     ///
-    /// The selection and the facts in memory are searched first; the thread is read only when a name is still missing. A
-    /// path inside `workspace` may be written absolute or relative to it.
+    /// The selection and the facts in memory are searched first; the thread is read only when a name is still
+    /// missing. A path inside `workspace` may be written absolute or relative to it.
     ///
     /// # Errors
     ///
@@ -304,8 +305,8 @@ impl WindowScan {
         Ok(())
     }
 
-    /// Searches the thread for the missing names. If an earlier search has looked for all of them, only the events after
-    /// that search are read.
+    /// Searches the thread for the missing names. If an earlier search has looked for all of them, only the events
+    /// after that search are read.
     async fn search_thread(
         &self,
         thread: ThreadSource<'_>,

@@ -1,5 +1,5 @@
-//! The fixture of the mirror's tests: a journal with accepted handoffs, and a PostgreSQL database with queries to it. It
-//! makes no assertions about results.
+//! The fixture of the mirror's tests: a journal with accepted handoffs, and a PostgreSQL database with queries to it.
+//! It makes no assertions about results.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Normalization of edits from clients that show an interrupt as a generic form. Such a client sends back every argument,
-//! edited or not, and sends JSON values as text.
+//! Normalization of edits from clients that show an interrupt as a generic form. Such a client sends back every
+//! argument, edited or not, and sends JSON values as text.
 //!
 //! The result has the shape that contract §6 defines. Validation is done by the caller.
 
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 /// Returns the arguments of an edit in the shape of the contract.
 ///
-/// A `summary_json` that was sent as text is parsed. Empty `feedback` is removed if all arguments were sent back, because
-/// the person left that field of the form empty. If only some arguments were sent, empty feedback stays and is rejected
-/// later.
+/// A `summary_json` that was sent as text is parsed. Empty `feedback` is removed if all arguments were sent back,
+/// because the person left that field of the form empty. If only some arguments were sent, empty feedback stays and
+/// is rejected later.
 ///
 /// # Errors
 ///

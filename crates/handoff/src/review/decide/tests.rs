@@ -143,7 +143,8 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
     assert!(describe_outcome(&many, &answer).starts_with("refused: there are 64 drafts already"));
 }
 
-/// Returns the edit that a generic form sends for `shown`: every argument with `changed` applied, and JSON values as text.
+/// Returns the edit that a generic form sends for `shown`: every argument with `changed` applied, and JSON values as
+/// text.
 fn form(shown: &Proposal, changed: &Value) -> Value {
     let context = crate::review::payload::ReviewContext {
         feedback_history: shown.feedback.iter().cloned().collect(),

@@ -1,4 +1,5 @@
-//! The parser of an edited summary: it finds the title, the TL;DR, and the bullets under each heading, with their lines.
+//! The parser of an edited summary: it finds the title, the TL;DR, and the bullets under each heading, with their
+//! lines.
 //!
 //! Matching bullets with shown items and checking limits is done by the parent module.
 
@@ -104,8 +105,8 @@ impl ParsedEdit {
         Ok(())
     }
 
-    /// Rejects a line above the first heading that looks like a heading and is neither the title nor the TL;DR, which may
-    /// be bold.
+    /// Rejects a line above the first heading that looks like a heading and is neither the title nor the TL;DR, which
+    /// may be bold.
     fn check_head_line(&self, line: &str, location: &dyn Fn() -> LineLocation) -> Result<(), EditError> {
         let is_first = self.title.is_none() && self.tldr.is_none();
         if is_first && line == "****" {
@@ -118,8 +119,8 @@ impl ParsedEdit {
         Err(EditError::UnknownHeading(location()))
     }
 
-    /// Returns whether a line above the first heading is the title: the first line, if it has the form of a title or equals
-    /// the shown one.
+    /// Returns whether a line above the first heading is the title: the first line, if it has the form of a title or
+    /// equals the shown one.
     fn is_title(&self, line: &str) -> bool {
         let is_first = self.title.is_none() && self.tldr.is_none();
         is_first && (line == self.shown_title || line != self.shown_tldr && title_line(line).is_some())

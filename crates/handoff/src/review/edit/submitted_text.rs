@@ -1,5 +1,5 @@
-//! The text that a person submitted, cleaned: without comments and hidden characters, neutralized, and with the original
-//! number of each line.
+//! The text that a person submitted, cleaned: without comments and hidden characters, neutralized, and with the
+//! original number of each line.
 //!
 //! Its lines are parsed in [`super::parse`].
 
@@ -24,8 +24,8 @@ impl SubmittedText {
     ///
     /// [`EditError::UnclosedComment`].
     pub(crate) fn new(text: &str) -> Result<Self, EditError> {
-        // A byte order mark and the line ends of other systems are not part of the text. U+2028 and U+2029 separate lines
-        // in some programs and not in others, so they become spaces.
+        // A byte order mark and the line ends of other systems are not part of the text. U+2028 and U+2029 separate
+        // lines in some programs and not in others, so they become spaces.
         let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n");
         let mut kept = strip_comments(&text.replace(['\u{2028}', '\u{2029}'], " "))?;
         let blank = |line: &(usize, String)| line.1.trim().is_empty();
@@ -52,8 +52,9 @@ impl SubmittedText {
     }
 }
 
-/// Returns the lines with their numbers, without hidden characters and without HTML comments that start a line, such as the
-/// instructions in the editor's buffer. A comment within a line stays, because a summary may be about comments.
+/// Returns the lines with their numbers, without hidden characters and without HTML comments that start a line, such
+/// as the instructions in the editor's buffer. A comment within a line stays, because a summary may be about
+/// comments.
 fn strip_comments(text: &str) -> Result<Vec<(usize, String)>, EditError> {
     let mut kept = Vec::new();
     let mut open: Option<LineLocation> = None;

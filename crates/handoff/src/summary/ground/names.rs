@@ -1,5 +1,5 @@
-//! The scanner for names in a summary's items: paths, URLs, hashes, numbers with a unit, identifiers, and every word of a
-//! code span. [`super::GroundingCheck`] searches the covered events for them.
+//! The scanner for names in a summary's items: paths, URLs, hashes, numbers with a unit, identifiers, and every word
+//! of a code span. [`super::GroundingCheck`] searches the covered events for them.
 
 use std::borrow::Cow;
 
@@ -28,11 +28,11 @@ pub(crate) struct NameMention<'a> {
     pub text: Cow<'a, str>,
     /// The class of the name.
     pub class: NameClass,
-    /// Whether the item's text was cut off right before the name.
+    /// True if the item's text was cut off right before the name.
     pub open_before: bool,
-    /// Whether the item's text was cut off right after the name.
+    /// True if the item's text was cut off right after the name.
     pub open_after: bool,
-    /// Whether the name begins a line, where its first letter may have been capitalized.
+    /// True if the name begins a line, where its first letter may have been capitalized.
     pub begins_line: bool,
 }
 
@@ -53,8 +53,8 @@ const UNITS: [&str; 32] = [
     "kbps", "mbps", "gbps", "fps", "percent", "degrees",
 ];
 
-/// Calls `on_name` for every name in `text`, in order; names in code spans are reported after those of the whole line, so a
-/// name may be reported twice.
+/// Calls `on_name` for every name in `text`, in order; names in code spans are reported after those of the whole
+/// line, so a name may be reported twice.
 pub(crate) fn scan_names<'a>(text: &'a str, mut on_name: impl FnMut(NameMention<'a>)) {
     for line in text.lines() {
         scan_words(line, &mut on_name);
@@ -171,8 +171,8 @@ fn digits_of<'a>(line: &str, word: &'a str) -> Option<&'a str> {
     (is_plain && is_number).then_some(digits)
 }
 
-/// Reports a number that has at least three digits or a unit. `word` is the last group of its digits; the groups before it
-/// are included.
+/// Reports a number that has at least three digits or a unit. `word` is the last group of its digits; the groups
+/// before it are included.
 fn scan_number<'a>(line: &'a str, word: &'a str, on_name: &mut impl FnMut(NameMention<'a>)) {
     let end = offset(line, word) + word.len();
     let start = groups_start(line, end - word.len());
@@ -211,8 +211,8 @@ fn groups_start(line: &str, last_group: usize) -> usize {
     }
 }
 
-/// Returns the length in bytes of the unit at the beginning of `rest`, including a space before it; `None` when there is no
-/// known unit.
+/// Returns the length in bytes of the unit at the beginning of `rest`, including a space before it; `None` when there
+/// is no known unit.
 fn unit_after(rest: &str) -> Option<usize> {
     let spaced = rest.strip_prefix([' ', '\u{a0}', '\u{202f}']);
     let unit_text = spaced.unwrap_or(rest);
@@ -269,7 +269,8 @@ fn is_drive_path(word: &str) -> bool {
     bytes.len() > 3 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' && matches!(bytes[2], b'/' | b'\\')
 }
 
-/// Returns whether a word with a slash is a path or a branch, rather than two alternatives as in `and/or` or a fraction.
+/// Returns whether a word with a slash is a path or a branch, rather than two alternatives as in `and/or` or a
+/// fraction.
 fn is_branch(word: &str) -> bool {
     word.contains('/')
         && word.bytes().any(|byte| byte.is_ascii_alphanumeric())
@@ -286,8 +287,8 @@ fn is_mixed(word: &str) -> bool {
         && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// Reports a name of the given class, unless it is empty or is the placeholder of a redacted secret. `name` must be a slice
-/// of `line`.
+/// Reports a name of the given class, unless it is empty or is the placeholder of a redacted secret. `name` must be a
+/// slice of `line`.
 fn emit_name<'a>(line: &'a str, name: &'a str, class: NameClass, on_name: &mut impl FnMut(NameMention<'a>)) {
     let start = offset(line, name);
     let (before, after) = (&line[..start], &line[start + name.len()..]);
@@ -313,8 +314,8 @@ fn emit_name<'a>(line: &'a str, name: &'a str, class: NameClass, on_name: &mut i
     });
 }
 
-/// Returns the normalized form of a path: with slashes, without `./`, repeated slashes, a final slash, and a line anchor such
-/// as `#L10`.
+/// Returns the normalized form of a path: with slashes, without `./`, repeated slashes, a final slash, and a line
+/// anchor such as `#L10`.
 pub(crate) fn clean_path(path: &str) -> String {
     let slashed = with_slashes(path);
     if slashed.contains("://") {
@@ -335,7 +336,8 @@ pub(crate) fn clean_path(path: &str) -> String {
     clean.strip_prefix("./").unwrap_or(clean).to_owned()
 }
 
-/// Returns a word in which backslashes before a letter or digit are slashes, and other backslashes are removed as escapes.
+/// Returns a word in which backslashes before a letter or digit are slashes, and other backslashes are removed as
+/// escapes.
 fn with_slashes(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut chars = word.chars().peekable();

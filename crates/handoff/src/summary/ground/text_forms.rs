@@ -1,5 +1,5 @@
-//! The forms in which a text may contain a name (escaped in JSON, quoted in a shell, emphasized in Markdown, with Windows
-//! separators), and the rules that decide whether a match is a whole name or a part of a longer one.
+//! The forms in which a text may contain a name (escaped in JSON, quoted in a shell, emphasized in Markdown, with
+//! Windows separators), and the rules that decide whether a match is a whole name or a part of a longer one.
 
 use super::names::NameClass;
 use crate::summary::render::strip_hidden;
@@ -15,8 +15,8 @@ pub(super) fn search_forms(text: &str, mut search: impl FnMut(&str) -> bool) {
     }
 }
 
-/// Calls `search` with the text without markup and with the text with slashes for backslashes, as far as they differ from
-/// it. Returns whether a call returned true.
+/// Calls `search` with the text without markup and with the text with slashes for backslashes, as far as they differ
+/// from it. Returns whether a call returned true.
 fn search_unmarked_forms(text: &str, search: &mut impl FnMut(&str) -> bool) -> bool {
     let has_backslash = text.contains('\\');
     let has_marks =
@@ -64,8 +64,8 @@ fn normalize_slashes(text: &str) -> String {
     out
 }
 
-/// Appends a character to a normalized text: a run of white space becomes one space, and repeated slashes and `/./` become
-/// one slash.
+/// Appends a character to a normalized text: a run of white space becomes one space, and repeated slashes and `/./`
+/// become one slash.
 fn push_normalized(out: &mut String, c: char) {
     match c {
         c if c.is_whitespace() => {

@@ -30,8 +30,8 @@ const COMMON_NAMES: [&str; 26] = [
     "server",
 ];
 
-/// Returns `label` and as many of the paths, in order, as fit in `chars_max` characters, with the number of those left out.
-/// Returns an empty text when not even one path fits.
+/// Returns `label` and as many of the paths, in order, as fit in `chars_max` characters, with the number of those
+/// left out. Returns an empty text when not even one path fits.
 ///
 /// If the paths do not all fit with their folders, only the file names are given.
 pub(super) fn format_paths(label: &str, paths: &[&str], chars_max: usize) -> String {

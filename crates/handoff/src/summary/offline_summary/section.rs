@@ -1,5 +1,5 @@
-//! The sections of an offline summary: their order and shares ([`SECTIONS`]), and a function for each that writes its lines
-//! within a number of characters.
+//! The sections of an offline summary: their order and shares ([`SECTIONS`]), and a function for each that writes its
+//! lines within a number of characters.
 //!
 //! The parent module distributes the characters and combines sections into items.
 
@@ -16,8 +16,8 @@ use facts::{ConversationFacts, NameUsage, Quote};
 pub(super) struct SummarySection {
     /// The kind of item that its lines belong to; see [`SummarySection::kind_in`].
     kind: SummaryItemKind,
-    /// The share of all characters that is reserved for the section, in percent. A section with 0 gets only characters that
-    /// others leave.
+    /// The share of all characters that is reserved for the section, in percent. A section with 0 gets only
+    /// characters that others leave.
     pub share_percent: usize,
     /// The maximum number of characters of the section.
     pub chars_max: usize,
@@ -151,8 +151,8 @@ pub(super) const SECTIONS: &[SummarySection] = &[
 ];
 
 impl SummarySection {
-    /// Returns the kind of item that the section's lines belong to. An answered last request is progress; otherwise it is a
-    /// next step.
+    /// Returns the kind of item that the section's lines belong to. An answered last request is progress; otherwise
+    /// it is a next step.
     pub(super) fn kind_in(&self, facts: &ConversationFacts) -> SummaryItemKind {
         let is_request =
             std::ptr::fn_addr_eq(self.build, last_request as fn(&SectionRequest<'_>) -> Vec<SummaryLine>);
@@ -205,8 +205,8 @@ fn quoted_line(label: &str, quote: &Quote, chars_max: usize) -> Option<SummaryLi
     })
 }
 
-/// Returns the objective: the goal of the child thread, then the recent requests up to the first that states enough; without
-/// any, the objective request or an earlier summary.
+/// Returns the objective: the goal of the child thread, then the recent requests up to the first that states enough;
+/// without any, the objective request or an earlier summary.
 fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let facts = request.facts;
     let mut lines = Vec::new();
@@ -327,8 +327,8 @@ fn has_identifier(text: &str) -> bool {
     found
 }
 
-/// Returns a line for each quote that fits and is not shown yet, in order. `line_max` is the maximum length of a quote in
-/// characters; `shape` formats it.
+/// Returns a line for each quote that fits and is not shown yet, in order. `line_max` is the maximum length of a
+/// quote in characters; `shape` formats it.
 fn fill_with_quotes<'a>(
     quotes: impl Iterator<Item = &'a Quote>,
     request: &SectionRequest<'_>,
@@ -435,8 +435,8 @@ fn decisions(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
 
 /// Returns the assistant's sentences about the state of the work, best first.
 ///
-/// The score of a sentence is its centrality among all of them (see [`model::sentence_ranking`]), plus a bonus for newer
-/// sentences, plus its score for the goal. Sentences that are not prose or contradict newer facts are left out.
+/// The score of a sentence is its centrality among all of them (see [`model::sentence_ranking`]), plus a bonus for
+/// newer sentences, plus its score for the goal. Sentences that are not prose or contradict newer facts are left out.
 pub(super) fn ranked_statements(
     facts: &ConversationFacts,
     goal: Option<&GoalMatcher>,

@@ -114,7 +114,8 @@ fn an_item_without_visible_text_is_not_rendered() {
     assert_eq!(render_markdown("T", "D", &body), "**T**\nD\n\n### Blockers\n- b\n- c\n");
 }
 
-/// Cuts a summary with these items to a limit, and returns the texts of the remaining items and the tokens before and after.
+/// Cuts a summary with these items to a limit, and returns the texts of the remaining items and the tokens before and
+/// after.
 fn cut_to(tokens_max: u64, texts: &[(SummaryItemKind, &str)]) -> (Vec<String>, Option<(u64, u64)>) {
     let body = texts.iter().map(|(kind, text)| item(*kind, text)).collect();
     let FittedSummary { summary, cut } = fit_summary(summary("Title", "Short.", body), tokens_max);

@@ -11,8 +11,8 @@ use facts::formatting::{to_single_line, truncate_with_ellipsis};
 use facts::redact;
 use facts::tool_use::head_words;
 
-/// The maximum size of the retained text, in bytes. It is larger than the shown text, so that redaction still recognizes a
-/// secret that the cut would split.
+/// The maximum size of the retained text, in bytes. It is larger than the shown text, so that redaction still
+/// recognizes a secret that the cut would split.
 pub(super) const EVENT_LINE_BYTES_MAX: usize = 6_400;
 
 /// A line of the selection.

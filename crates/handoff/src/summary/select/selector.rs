@@ -1,5 +1,5 @@
-//! The collector of the lines of a selection. It visits a stream of events and retains the newest lines and, with a goal,
-//! older lines that are about the goal.
+//! The collector of the lines of a selection. It visits a stream of events and retains the newest lines and, with a
+//! goal, older lines that are about the goal.
 //!
 //! Memory is bounded by the token budget. The lines are ranked and selected at the end, in [`super`].
 
@@ -19,8 +19,8 @@ use facts::{TranscriptItem, TranscriptItemKind};
 
 /// The maximum length of the line of an assistant message, in grapheme clusters.
 const STATEMENT_GRAPHEMES: usize = 1_500;
-/// The maximum length of the line of a request among the events, in grapheme clusters. It is short because requests have
-/// their own part of the selection.
+/// The maximum length of the line of a request among the events, in grapheme clusters. It is short because requests
+/// have their own part of the selection.
 const RECALL_GRAPHEMES: usize = 90;
 /// The maximum length of the line of a tool call without its outcome, in characters.
 const CALL_CHARS: usize = 150;
@@ -72,8 +72,8 @@ struct TurnCalls {
 }
 
 impl TranscriptSelector {
-    /// Returns a selector that retains enough lines for a selection of `tokens_max` tokens and prefers lines that are about
-    /// the goal.
+    /// Returns a selector that retains enough lines for a selection of `tokens_max` tokens and prefers lines that are
+    /// about the goal.
     pub fn new(tokens_max: u64, goal: Option<Arc<GoalMatcher>>) -> Self {
         Self {
             tokens_max,
@@ -95,8 +95,8 @@ impl TranscriptSelector {
         self.goal.as_deref()
     }
 
-    /// Returns the coverage of the visited events, in which every conversation message counts as summarized, because its
-    /// facts are collected.
+    /// Returns the coverage of the visited events, in which every conversation message counts as summarized, because
+    /// its facts are collected.
     pub(crate) fn coverage(&self) -> &CoverageBuilder {
         &self.coverage
     }
@@ -233,8 +233,8 @@ impl TranscriptSelector {
         }
     }
 
-    /// Returns a result on one line, and the terms of the goal in it. A long result is shortened to its beginning and end
-    /// and names the seq of the whole.
+    /// Returns a result on one line, and the terms of the goal in it. A long result is shortened to its beginning and
+    /// end and names the seq of the whole.
     fn result_line(&self, seq: Seq, text: &str) -> (String, TermSet) {
         let text = text.trim();
         let half = OUTCOME_CHARS / 2 - 10;
@@ -249,8 +249,8 @@ impl TranscriptSelector {
         (line, self.terms_in(text))
     }
 
-    /// Returns the line of a result that scores best for the goal, and the terms of the goal in the whole result; `None`
-    /// when the result has no term of the goal.
+    /// Returns the line of a result that scores best for the goal, and the terms of the goal in the whole result;
+    /// `None` when the result has no term of the goal.
     fn goal_line(&self, text: &str) -> Option<(String, TermSet)> {
         let goal = self.goal.as_deref()?;
         let text = head_words(text, SCAN_BYTES_MAX);
@@ -341,8 +341,8 @@ impl TranscriptSelector {
 
     /// Returns the retained lines in the order of selection, as the newest ones and the others.
     ///
-    /// Without a goal all lines are in the first list, newest first. With a goal the first list has the newest lines within
-    /// `newest_tokens` tokens, and the second list has the others, best score for the goal first.
+    /// Without a goal all lines are in the first list, newest first. With a goal the first list has the newest lines
+    /// within `newest_tokens` tokens, and the second list has the others, best score for the goal first.
     pub(super) fn ranked_lines(&self, newest_tokens: u64) -> (Vec<&EventLine>, Vec<&EventLine>) {
         if self.goal.is_none() {
             return (self.newest.iter().rev().collect(), Vec::new());
@@ -361,8 +361,8 @@ impl TranscriptSelector {
         (newest, others)
     }
 
-    /// Returns a line that replaces the beginning of the present turn when the turn is longer than the selection: the number
-    /// of its calls by tool. Returns `None` when the turn has no calls.
+    /// Returns a line that replaces the beginning of the present turn when the turn is longer than the selection: the
+    /// number of its calls by tool. Returns `None` when the turn has no calls.
     pub(super) fn turn_beginning_line(&self, facts: &ConversationFacts) -> Option<String> {
         if self.turn_calls.first_seq == 0 && facts.requests.is_empty() || self.turn_calls.calls.is_empty() {
             return None;

@@ -1,4 +1,5 @@
-//! Tests of transcript selection: a selection is never empty, never separates a call from its result, and fits its budget.
+//! Tests of transcript selection: a selection is never empty, never separates a call from its result, and fits its
+//! budget.
 
 use model::tokens;
 use proptest::prelude::*;

@@ -115,7 +115,7 @@ async fn run_notifier(pool: Pool, pending: Arc<PendingNotifications>, process_id
         let payloads: Vec<SqlValue<'static>> = payloads.into_iter().map(SqlValue::from).collect();
         let result = pool.with_connection(move |connection| {
             for payload in payloads {
-                connection.query("SELECT pg_notify('segue_news', ?1)::text", &[payload])?;
+                connection.query("SELECT pg_notify('segue_news', $1)::text", &[payload])?;
             }
             Ok::<_, postgres::Error>(())
         });

@@ -166,7 +166,7 @@ pub fn clip_event(seq: Seq, text: &str) -> NewEvent {
     event(EventType::ResultClipped, &content)
 }
 
-/// What the local person thinks of a run.
+/// Returns the local person's feedback on a run.
 pub fn feedback(run: &Run, rating: Rating, second: i64) -> RunFeedback {
     RunFeedback {
         thread_id: run.thread_id,

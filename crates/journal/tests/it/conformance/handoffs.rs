@@ -199,7 +199,7 @@ pub async fn the_outbox_keeps_one_item_a_key(store: SharedStore) {
     assert!(store.outbox(OutboxQuery::for_kind("unknown", 10)).await.unwrap().is_empty());
 }
 
-/// Whoever did what an item asked for takes away that one, and not what was asked for meanwhile.
+/// Deleting a completed outbox item does not delete an item that replaced it in the meantime.
 pub async fn an_item_that_took_the_place_of_another_stays(store: SharedStore) {
     let item = |second| OutboxItem {
         kind: "due".to_owned(),

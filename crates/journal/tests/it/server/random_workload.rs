@@ -32,7 +32,7 @@ impl SeededRng {
     }
 }
 
-/// What all know: threads that may be there.
+/// Thread ids that all workers share; the threads may exist or not.
 type SharedThreadIds = Arc<Mutex<Vec<ThreadId>>>;
 
 struct RandomWorkload {
@@ -194,7 +194,7 @@ impl RandomWorkload {
     }
 }
 
-/// Whether it is said what was in the way.
+/// Returns whether the error names an expected conflict.
 fn is_expected(error: &Error) -> bool {
     matches!(
         error,

@@ -8,7 +8,7 @@ use protocol::{AssistantId, OwnerScope, Seq, Thread, ThreadId};
 use crate::conformance::fixtures::{append, at, commit, create, human, messages, search_for};
 use crate::server::races::{check_consistency, open_processes};
 
-/// What texts and questions are made of.
+/// The fragments that texts and queries are made of.
 const TEXT_FRAGMENTS: [&str; 48] = [
     "heron",
     "herons",

@@ -1,4 +1,4 @@
-//! What turns take on disk, beside their messages. How long a commit takes is measured by the benches.
+//! The space that turns take on disk in addition to their messages. Commit times are measured by the benches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl TurnWriter {
         self.step(3, vec![done], vec![answer, ended]).await;
     }
 
-    /// What a client asked for, as it is kept once the run has begun.
+    /// Writes a client's request as it is stored once the run has started.
     fn append_question(&self) -> Write {
         let request = RunRequest {
             input: Some(json!({"messages": [{"type": "human", "content": "It drops the last row."}]})),

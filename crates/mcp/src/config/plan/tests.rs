@@ -1,4 +1,4 @@
-//! What becomes of a server that is written down.
+//! The readiness of configured servers.
 
 use super::*;
 

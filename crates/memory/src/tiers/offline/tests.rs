@@ -1,4 +1,4 @@
-//! What is extracted of conversations, in full.
+//! Complete offline summaries of conversations.
 
 use protocol::{LoggedMessage, MessageRole};
 

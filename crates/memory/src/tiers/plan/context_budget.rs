@@ -1,5 +1,5 @@
-//! What leaves a context that is over its budget, and how turns are divided among summaries: plain functions over what was
-//! read. Nothing is read or written here.
+//! Decides which turns leave a context over its budget, and divides turns among summaries. Pure functions,
+//! without I/O.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const PAUSE_SECONDS: i64 = 6 * 60 * 60;
 /// Turns below which a pause begins none.
 const TURNS_BEFORE_PAUSE: usize = 10;
 
-/// Whether the newest turn of a thread has come to its end.
+/// The state of a thread's newest turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NewestTurnState {
     /// It is answered.
@@ -54,7 +54,7 @@ impl<'a> ContextLimit<'a> {
 pub(super) struct DepartingRange {
     pub first_seq: Seq,
     pub last_seq: Seq,
-    /// Whether nothing that comes before them stays, but for what stands for condensed messages.
+    /// True when everything before them, except for compaction summaries, leaves too.
     pub is_oldest: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The turns that are left of a window, page by page, and packed into chunks that a model is shown. Nothing of a page is kept
-//! but what is in the next chunk.
+//! Reads the remaining turns of a window page by page and packs them into chunks for a model. Only the next chunk
+//! is kept in memory.
 
 use journal::{Store, TurnQuery};
 use model::tokens;
@@ -17,7 +17,7 @@ const INDEX_MAX: u64 = i64::MAX.unsigned_abs();
 /// The turns that are left of a window, page by page.
 pub(super) struct TurnPages<'a> {
     store: &'a dyn Store,
-    /// What is read next; `None` at the end.
+    /// The query for the next page; `None` at the end.
     query: Option<TurnQuery>,
 }
 

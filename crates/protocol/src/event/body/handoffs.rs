@@ -12,9 +12,9 @@ use crate::ids::{HandoffId, ThreadId};
 pub struct HandoffRequested {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// What it is for, if somebody said.
+    /// The goal of the next thread, if one was given.
     pub goal: Option<String>,
-    /// Who asked for it: `user` or `agent`.
+    /// The origin of the request: `user` or `agent`.
     pub initiated_by: String,
 }
 
@@ -32,7 +32,7 @@ pub struct HandoffProposed {
 /// The body of a `handoff_refined` event: another draft was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffRefined {
-    /// What the next draft is made with.
+    /// The input of the next draft.
     #[serde(flatten)]
     pub request: DraftRequest,
     /// The handoff.
@@ -41,11 +41,11 @@ pub struct HandoffRefined {
     pub iteration: u32,
 }
 
-/// What another draft is made with.
+/// The input of another draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DraftRequest {
-    /// What a person wants changed.
+    /// The person's feedback on the previous draft.
     Feedback {
         /// Their words.
         feedback: String,

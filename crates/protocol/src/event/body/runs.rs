@@ -40,7 +40,7 @@ pub struct RunStopRequested {}
 /// The body of a `run_interrupted` event: the run stopped to ask a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunInterrupted {
-    /// What it asks; empty when it stopped at a breakpoint.
+    /// The pending questions; empty when the run stopped at a breakpoint.
     #[serde(default)]
     pub interrupt_ids: Vec<InterruptId>,
     /// The names of the actions that it asks about.

@@ -8,7 +8,7 @@ use crate::message::Usage;
 use crate::run::RunStatus;
 
 stored_enum! {
-    /// What was decided about a tool call.
+    /// The decision about a tool call.
     pub enum ToolCallDecision {
         /// It is made as it was proposed.
         Approve = "approve",
@@ -32,7 +32,7 @@ pub struct ToolCallDecided {
     pub tool: String,
     /// The decision.
     pub decision: ToolCallDecision,
-    /// Who decided, such as `person` or `rule`.
+    /// The author of the decision, such as `person` or `rule`.
     pub by: String,
     /// The rule or policy that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use crate::ids::HandoffId;
 use crate::message::Usage;
 
 stored_enum! {
-    /// What an internal model call was for.
+    /// The purpose of an internal model call.
     pub enum ModelCallPurpose {
         /// The draft of a handoff's summary.
         HandoffSummary = "handoff_summary",
@@ -23,7 +23,7 @@ stored_enum! {
 /// The body of a `model_called` event: a model call that is no part of the conversation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ModelCalled {
-    /// What it was for.
+    /// The purpose of the call.
     pub purpose: ModelCallPurpose,
     /// The handoff it drafted for.
     pub handoff_id: Option<HandoffId>,
@@ -65,7 +65,7 @@ impl Serialize for ModelCalled {
 pub struct DraftTrace {
     /// Its name.
     pub name: String,
-    /// What is noted of it.
+    /// Metadata of the span.
     pub metadata: Map<String, Value>,
     /// Its tags.
     pub tags: Vec<String>,
@@ -88,7 +88,7 @@ pub struct MemoryRead {
 /// A text that a run was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySource {
-    /// What it is: `agent.md`, `current_thread_summary`, or the name of a prompt file.
+    /// The name of the text: `agent.md`, `current_thread_summary`, or the name of a prompt file.
     pub name: String,
     /// Lowercase hex SHA-256 of its bytes.
     pub sha256: String,

@@ -37,7 +37,9 @@ impl PastTime {
             .or_else(|| text.parse::<DateTime>().ok().and_then(in_utc).map(Self::Instant))
             .or_else(|| text.parse::<Time>().ok().map(Self::TimeToday));
         parsed.ok_or_else(|| {
-            format!("`{text}` is not a valid time; write 2026-03-01, 2026-03-01T09:30, 09:30, or 30m, 12h, 7d, 2w")
+            format!(
+                "`{text}` is not a valid time; write 2026-03-01, 2026-03-01T09:30, 09:30, or 30m, 12h, 7d, 2w"
+            )
         })
     }
 

@@ -5,8 +5,8 @@ use terminal::TurnTotals;
 use terminal::context_window::render_report;
 
 use crate::commands::chat::ChatSession;
-use crate::commands::compact::{self, CompactOptions, CompactionMode, CompactOutcome};
-use crate::exit::{ExitReason, CliFailure};
+use crate::commands::compact::{self, CompactOptions, CompactOutcome, CompactionMode};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The hint after a compaction.
 const ORIGINALS_HINT: &str = "The messages are kept: /history --expand shows them, /uncompact undoes it.";
@@ -25,7 +25,8 @@ impl ChatSession {
         self.is_status_stale = true;
         let mut totals = TurnTotals::default();
         let outcome =
-            compact::compact_thread(&self.context, thread_id, options, &mut self.type_ahead, &mut totals).await;
+            compact::compact_thread(&self.context, thread_id, options, &mut self.type_ahead, &mut totals)
+                .await;
         if !matches!(outcome, Ok(Some(CompactOutcome::Compacted(_)))) {
             // Lines that were typed ahead may rely on the smaller context, so they are not sent unseen.
             self.type_ahead.hold_queued_lines();
@@ -84,7 +85,9 @@ fn parse_args(words: &[&str]) -> Result<CompactOptions, CliFailure> {
                 let number = words.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
                 options.keep = Some(number.ok_or_else(|| usage_error("`--keep` needs a number, 1 or more"))?);
             }
-            word if word.starts_with("--") => return Err(usage_error(&format!("there is no option `{word}`"))),
+            word if word.starts_with("--") => {
+                return Err(usage_error(&format!("there is no option `{word}`")));
+            }
             word => focus.push(word),
         }
     }

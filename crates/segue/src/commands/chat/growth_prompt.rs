@@ -28,7 +28,10 @@ impl ChatSession {
     ///
     /// # Errors
     /// Fails only if the terminal fails. Other failures are reported, and the chat continues.
-    pub(super) async fn propose_growth_action(&mut self, usage: Option<ContextUsage>) -> Result<(), CliFailure> {
+    pub(super) async fn propose_growth_action(
+        &mut self,
+        usage: Option<ContextUsage>,
+    ) -> Result<(), CliFailure> {
         let (Some(usage), Some(thread)) = (usage.filter(|usage| usage.is_due), &self.thread) else {
             return Ok(());
         };

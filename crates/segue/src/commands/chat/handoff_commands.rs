@@ -7,13 +7,12 @@ use terminal::{Audience, KeyChoice, ask_while_typing, sanitize_line, wrap};
 
 use crate::commands::chat::ChatSession;
 use crate::commands::handoff::show_child_thread;
-use crate::commands::review::{self, ReviewOutcome, HandoffReviewSession};
+use crate::commands::review::{self, HandoffReviewSession, ReviewOutcome};
 use crate::commands::threads::format_age;
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The explanation of a handoff that is printed before each draft.
-const HANDOFF_EXPLANATION: &str =
-    "A handoff is a bridge of context, not a fork: the new thread gets only the summary that you accept. This thread does not change.";
+const HANDOFF_EXPLANATION: &str = "A handoff is a bridge of context, not a fork: the new thread gets only the summary that you accept. This thread does not change.";
 
 /// The arguments of `/handoff`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -84,7 +83,9 @@ impl ChatSession {
                 review::show_proposal(&self.context, &pending).await?;
                 return self.print_info("The handoff is pending; /handoff --apply accepts it.");
             }
-            HandoffAnswerMode::Ask => return self.review_and_continue(pending, ReviewOccasion::Handoff).await,
+            HandoffAnswerMode::Ask => {
+                return self.review_and_continue(pending, ReviewOccasion::Handoff).await;
+            }
         };
         review::show_proposal(&self.context, &pending).await?;
         let mut review = HandoffReviewSession::open(&self.context, pending, &mut self.type_ahead).await?;
@@ -110,7 +111,8 @@ impl ChatSession {
             thread.message_count > 0 || is_child
         };
         let Some(thread) = thread.filter(has_context) else { return self.start_blank_thread() };
-        match ask_while_typing(&self.context.screen, &NEW_THREAD_CHOICES, "Stay here", &mut self.type_ahead)? {
+        match ask_while_typing(&self.context.screen, &NEW_THREAD_CHOICES, "Stay here", &mut self.type_ahead)?
+        {
             Some(NewThreadStart::Carry) => {
                 self.print_info(HANDOFF_EXPLANATION)?;
                 match self.draft_handoff(thread.thread_id, HandoffRequestOptions::default()).await? {
@@ -137,7 +139,12 @@ impl ChatSession {
         let age = format_age(jiff::Timestamp::now(), pending.handoff.created_at);
         let text = format!("A handoff of this thread needs a decision: {title} (requested {age}).");
         let hint = if screen.audience == Audience::Program { " /handoff shows it." } else { "" };
-        screen.print_line(screen.style.warn(wrap(&format!("{text}{hint}"), screen.text_columns(), "", "  ")))?;
+        screen.print_line(screen.style.warn(wrap(
+            &format!("{text}{hint}"),
+            screen.text_columns(),
+            "",
+            "  ",
+        )))?;
         if screen.audience == Audience::Program {
             return Ok(());
         }
@@ -186,7 +193,11 @@ impl ChatSession {
         }
         let drafted = match drafted {
             // The request has another goal or another range than the pending handoff.
-            Err(failure) if failure.is_conflict() && !failure.is_busy() && self.has_pending_handoff(thread_id).await => {
+            Err(failure)
+                if failure.is_conflict()
+                    && !failure.is_busy()
+                    && self.has_pending_handoff(thread_id).await =>
+            {
                 return Err(failure.with_hint("/handoff shows the pending handoff; decide on it first"));
             }
             drafted => drafted?,
@@ -254,7 +265,8 @@ impl ChatSession {
                     show_child_thread(&self.context, &decided, child).await?;
                     let child = self.context.agent.threads().find(&child.to_string()).await?;
                     self.switch_thread(Some(child));
-                    self.print_info("You are in the new thread. Its first turn gets the summary.").map(|()| None)
+                    self.print_info("You are in the new thread. Its first turn gets the summary.")
+                        .map(|()| None)
                 }
                 None => {
                     self.is_status_stale = true;
@@ -279,7 +291,9 @@ fn parse_args(words: &[&str]) -> Result<SlashHandoffArgs, CliFailure> {
                 let number = words.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
                 args.messages = Some(number.ok_or_else(|| usage_error("`--messages` needs a number"))?);
             }
-            word if word.starts_with("--") => return Err(usage_error(&format!("there is no option `{word}`"))),
+            word if word.starts_with("--") => {
+                return Err(usage_error(&format!("there is no option `{word}`")));
+            }
             word => args.goal.push(word.to_owned()),
         }
     }

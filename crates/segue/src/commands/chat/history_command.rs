@@ -9,7 +9,7 @@ use crate::cli::history::HistoryArgs;
 use crate::commands::chat::ChatSession;
 use crate::commands::chat::thread_commands::parse_event_seq;
 use crate::commands::history::{self, covered_range};
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The number of entries on a page.
 const PAGE_ENTRIES: usize = 40;
@@ -120,7 +120,8 @@ fn parse_args(words: &[&str]) -> Result<HistoryPageArgs, CliFailure> {
                 continue;
             }
         };
-        let seq = words.next().ok_or_else(|| usage_error(&format!("`{word}` needs the number of an event")))?;
+        let seq =
+            words.next().ok_or_else(|| usage_error(&format!("`{word}` needs the number of an event")))?;
         *bound = Some(parse_event_seq(seq)?);
     }
     if args.around.is_some() && (args.before.is_some() || args.after.is_some()) {

@@ -23,7 +23,7 @@ use self::completion::ChatCompleter;
 pub(super) use self::completion::CompletionCandidates;
 use self::hint::ChatHinter;
 use self::history::ChatHistory;
-use self::paste::{PasteBuffer, PasteEditMode, ExpandedInput};
+use self::paste::{ExpandedInput, PasteBuffer, PasteEditMode};
 use crate::commands::CommandContext;
 use crate::exit::CliFailure;
 
@@ -66,7 +66,7 @@ enum InputSource {
 struct EditorState {
     pastes: PasteBuffer,
     candidates: CompletionCandidates,
-    /// Whether the line was empty when it was last drawn.
+    /// True if the line was empty when it was last drawn.
     is_empty: bool,
 }
 
@@ -80,7 +80,9 @@ impl ChatLineReader {
         let source = match (context.screen.audience, context.screen.cursor) {
             (Audience::Program, _) => InputSource::Pipe,
             (Audience::Person, CursorMode::Fixed) => InputSource::PlainTerminal,
-            (Audience::Person, CursorMode::Free) => InputSource::Editor(Box::new(build_editor(context, &shared)?)),
+            (Audience::Person, CursorMode::Free) => {
+                InputSource::Editor(Box::new(build_editor(context, &shared)?))
+            }
         };
         Ok(Self { source, shared })
     }
@@ -125,7 +127,9 @@ impl ChatLineReader {
         let shared = self.shared.lock();
         Ok(match signal {
             Signal::Success(text) => InputLine::Text(shared.pastes.expand(&text.replace("\\\n", "\n"))),
-            Signal::HostCommand(command) => InputLine::Text(ExpandedInput { text: command, ..ExpandedInput::default() }),
+            Signal::HostCommand(command) => {
+                InputLine::Text(ExpandedInput { text: command, ..ExpandedInput::default() })
+            }
             Signal::CtrlC if shared.is_empty => InputLine::Interrupted,
             Signal::CtrlC => InputLine::Cleared,
             _ => InputLine::Eof,

@@ -5,10 +5,10 @@ use protocol::message::joined_text;
 use protocol::{Message, ToolMessage};
 use serde_json::Value;
 use terminal::tool_calls::title;
-use terminal::{TableColumn, format_dollars, sanitize_line, sanitize, table, format_tokens};
+use terminal::{TableColumn, format_dollars, format_tokens, sanitize, sanitize_line, table};
 
 use crate::commands::chat::ChatSession;
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The source of most tools, which `/tools` leaves out.
 const BUILT_IN: &str = "built in";
@@ -67,9 +67,11 @@ impl ChatSession {
         ];
         self.context.screen.print_lines(table(&self.context.screen, &columns, &rows))?;
         match report.dollars {
-            Some(total) => {
-                self.print_info(&format!("{} in total, with prices of {}", format_dollars(total), report.prices_as_of))
-            }
+            Some(total) => self.print_info(&format!(
+                "{} in total, with prices of {}",
+                format_dollars(total),
+                report.prices_as_of
+            )),
             None => self.print_info("The price of a model is unknown; set it under [prices] in config.toml."),
         }
     }
@@ -81,7 +83,12 @@ impl ChatSession {
             .iter()
             .map(|tool| {
                 let source = if tool.source == BUILT_IN { "" } else { tool.source };
-                vec![sanitize_line(&tool.name), tool.rule.to_owned(), source.to_owned(), first_line(&tool.description)]
+                vec![
+                    sanitize_line(&tool.name),
+                    tool.rule.to_owned(),
+                    source.to_owned(),
+                    first_line(&tool.description),
+                ]
             })
             .collect();
         let columns = [

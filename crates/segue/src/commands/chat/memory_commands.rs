@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use agent::{Agent, CancellationToken, Frame, FrameSender, SubscriptionItem, SearchRequest, SummarizedTurns, SummarizationWorker};
+use agent::{
+    Agent, CancellationToken, Frame, FrameSender, SearchRequest, SubscriptionItem, SummarizationWorker,
+    SummarizedTurns,
+};
 use clap::{Args, FromArgMatches};
 use tokio::task::JoinHandle;
 
@@ -13,7 +16,7 @@ use crate::commands::chat::ChatSession;
 use crate::commands::history::recall;
 use crate::commands::history::search::{self, CommandSyntax};
 use crate::commands::memory::{agent_md, summarize, tiers};
-use crate::exit::{ExitReason, CliFailure, error_chain};
+use crate::exit::{CliFailure, ExitReason, error_chain};
 
 /// The number of summaries that `/memory` shows.
 const SUMMARIES_SHOWN: usize = 3;
@@ -27,7 +30,7 @@ const MEMORY_HINT: &str =
 #[derive(Debug, Default)]
 pub(super) struct BackgroundSummarizer {
     running: Option<SummarizerTask>,
-    /// Whether another run is needed when the current one ends, because messages may have become due meanwhile.
+    /// True if another run is needed when the current one ends, because messages may have become due meanwhile.
     is_rerun_due: bool,
     /// The problems that were reported in this chat. Each is reported once.
     reported_problems: BTreeSet<String>,
@@ -75,7 +78,8 @@ impl BackgroundSummarizer {
             Ok(result) => result,
             Err(error) => SummarizerResult { summarized: Vec::new(), problems: vec![error.to_string()] },
         };
-        let new_problems = problems.into_iter().filter(|problem| self.reported_problems.insert(problem.clone()));
+        let new_problems =
+            problems.into_iter().filter(|problem| self.reported_problems.insert(problem.clone()));
         let new_problems: Vec<String> = new_problems.map(|problem| format!("Memory: {problem}.")).collect();
         let success = summarize::summarized_text(&summarized).map(|text| format!("{text} /memory shows it."));
         let sentences: Vec<String> = success.into_iter().chain(new_problems).collect();
@@ -171,8 +175,10 @@ impl ChatSession {
                 let change = agent_md::edit_interactively(&self.context).await?;
                 self.print_info(agent_md::edit_result_text(change))
             }
-            Some(word) => Err(CliFailure::new(ExitReason::User, format!("read /memory: it has no argument `{word}`"))
-                .with_hint("/memory, /memory show or /memory edit")),
+            Some(word) => {
+                Err(CliFailure::new(ExitReason::User, format!("read /memory: it has no argument `{word}`"))
+                    .with_hint("/memory, /memory show or /memory edit"))
+            }
         }
     }
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use agent::{Agent, looks_secret};
 use protocol::{ContentBlock, HumanMessage, ThreadId};
-use terminal::{sanitize_line, format_bytes};
+use terminal::{format_bytes, sanitize_line};
 
 use super::input::paste::{ExpandedInput, is_image};
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The most bytes of one file that are attached. Of a larger file, only the beginning is attached.
 const FILE_BYTES_MAX: usize = 64 * 1024;
@@ -55,7 +55,9 @@ impl MessageDraft {
             };
             match std::fs::metadata(&path) {
                 Ok(metadata) if metadata.is_file() && is_image(&path) => {
-                    draft.notes.push(format!("@{name} is attached as an image, {}", format_bytes(metadata.len())));
+                    draft
+                        .notes
+                        .push(format!("@{name} is attached as an image, {}", format_bytes(metadata.len())));
                     draft.images.push(path);
                 }
                 Ok(metadata) if metadata.is_file() => draft.attach_file(&name, &path, &mut remaining),
@@ -98,7 +100,11 @@ impl MessageDraft {
     ///
     /// # Errors
     /// Fails if an image cannot be read, is too large or has an unsupported format, or if it cannot be stored.
-    pub(super) async fn into_message(self, agent: &Agent, thread_id: ThreadId) -> Result<HumanMessage, CliFailure> {
+    pub(super) async fn into_message(
+        self,
+        agent: &Agent,
+        thread_id: ThreadId,
+    ) -> Result<HumanMessage, CliFailure> {
         let mut content = vec![ContentBlock::text(self.text)];
         content.extend(self.files.into_iter().map(ContentBlock::text));
         for path in self.images {
@@ -263,7 +269,11 @@ mod tests {
     #[test]
     fn attachments_are_removed_from_a_message_and_nothing_else_is() {
         let sent = |text: &str| {
-            format!("{text}\n{}\n{}", file_block("a.txt", "one\n", 4), file_block("b.txt", "</attached_file>", 16))
+            format!(
+                "{text}\n{}\n{}",
+                file_block("a.txt", "one\n", 4),
+                file_block("b.txt", "</attached_file>", 16)
+            )
         };
         let check = |text: &str, expected: &str| assert_eq!(strip_attachments(text), expected);
         check(&sent("see @a.txt and @b.txt"), "see @a.txt and @b.txt");
@@ -281,7 +291,10 @@ mod tests {
         std::fs::write(folder.path().join("b.bin"), b"a\0b").unwrap();
         std::fs::write(folder.path().join("c.png"), b"\x89PNG").unwrap();
         let text = "see @a.txt @big.txt @b.bin @c.png @nothing @.";
-        let draft = MessageDraft::new(ExpandedInput { text: text.to_owned(), ..ExpandedInput::default() }, folder.path());
+        let draft = MessageDraft::new(
+            ExpandedInput { text: text.to_owned(), ..ExpandedInput::default() },
+            folder.path(),
+        );
         assert_eq!(draft.text, text);
         assert_eq!(
             draft.files[0],
@@ -306,8 +319,11 @@ mod tests {
         #[cfg(unix)]
         std::os::unix::fs::symlink("../passwd", folder.join("link.txt")).unwrap();
         let text = "@a.txt @pasted.txt @.env @.env.local @server.pem @.env.example @../passwd @link.txt @nope.py @you";
-        let input =
-            ExpandedInput { text: text.to_owned(), pasted_mentions: vec!["pasted.txt".to_owned()], ..ExpandedInput::default() };
+        let input = ExpandedInput {
+            text: text.to_owned(),
+            pasted_mentions: vec!["pasted.txt".to_owned()],
+            ..ExpandedInput::default()
+        };
         let draft = MessageDraft::new(input, &folder);
         let notes = draft.notes.join("\n");
         assert_eq!(draft.files.len(), 2, "{notes}");

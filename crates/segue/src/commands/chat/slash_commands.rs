@@ -2,7 +2,7 @@
 
 use terminal::{Audience, CursorMode, pad, wrap};
 
-use crate::commands::chat::{ChatSession, ChatFlow, status_line};
+use crate::commands::chat::{ChatFlow, ChatSession, status_line};
 use crate::exit::CliFailure;
 
 /// The name and the help of a slash command.
@@ -14,7 +14,11 @@ pub(super) struct SlashCommand {
     pub(super) description: &'static str,
 }
 
-const fn slash_command(name: &'static str, arguments: &'static str, description: &'static str) -> SlashCommand {
+const fn slash_command(
+    name: &'static str,
+    arguments: &'static str,
+    description: &'static str,
+) -> SlashCommand {
     SlashCommand { name, arguments, description }
 }
 
@@ -59,7 +63,11 @@ pub(super) const COMMANDS: [SlashCommand; 22] = [
     slash_command("cost", "", "show the cost of this thread"),
     slash_command("model", "[PROVIDER/NAME]", "show or change the model"),
     slash_command("tools", "", "show the tools, including those of MCP servers, and their permissions"),
-    slash_command("export", "[FILE]", "write this thread to a file; a name that ends with .json selects JSON"),
+    slash_command(
+        "export",
+        "[FILE]",
+        "write this thread to a file; a name that ends with .json selects JSON",
+    ),
     slash_command("clear", "", "clear the screen"),
     slash_command("quit", "", "leave the chat"),
 ];
@@ -124,8 +132,10 @@ impl ChatSession {
                 false => format!("{}\n{}", style.code(name), " ".repeat(NAME_COLUMNS)),
             };
             let about = wrap(command.description, screen.columns - NAME_COLUMNS - 1, "", "");
-            screen
-                .print_line(format!("{lead}{}", about.replace('\n', &format!("\n{}", " ".repeat(NAME_COLUMNS)))))?;
+            screen.print_line(format!(
+                "{lead}{}",
+                about.replace('\n', &format!("\n{}", " ".repeat(NAME_COLUMNS)))
+            ))?;
         }
         self.print_info(KEYS_HELP)
     }

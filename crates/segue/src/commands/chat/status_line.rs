@@ -1,9 +1,9 @@
 //! The status line of the chat: the model, the use of its context window, tokens and cost, and pending decisions. It is
 //! printed before each prompt and changes nothing.
 
-use agent::{Agent, CostReport, ContextUsage};
+use agent::{Agent, ContextUsage, CostReport};
 use protocol::{Seq, Thread, ThreadId, Usage};
-use terminal::{Audience, TurnTotals, format_dollars, sanitize_line, shorten, format_tokens, width, wrap};
+use terminal::{Audience, TurnTotals, format_dollars, format_tokens, sanitize_line, shorten, width, wrap};
 
 use crate::commands::{CommandContext, approval};
 use crate::exit::CliFailure;
@@ -67,7 +67,8 @@ pub(super) async fn show_status(
     let is_short = thread.last_seq <= IMMEDIATE_COST_EVENTS_MAX;
     let is_read = thread_totals.is_some() || turn_totals.is_some() || is_short;
     if thread_totals.is_none() && is_read {
-        *thread_totals = agent.threads().cost_report(thread_id).await.ok().as_ref().map(ThreadTotals::from_report);
+        *thread_totals =
+            agent.threads().cost_report(thread_id).await.ok().as_ref().map(ThreadTotals::from_report);
     }
     let model = turn_totals.and_then(|totals| totals.model.clone()).or_else(|| agent.model_status().default);
     let mut parts: Vec<String> = Vec::new();
@@ -129,7 +130,11 @@ fn turn_usage_text(totals: &TurnTotals, columns: usize) -> Option<String> {
         0 => String::new(),
         cached => format!(" ({} cached)", format_tokens(cached)),
     };
-    Some(format!("{} in{cached} · {} out", format_tokens(usage.input_tokens), format_tokens(usage.output_tokens)))
+    Some(format!(
+        "{} in{cached} · {} out",
+        format_tokens(usage.input_tokens),
+        format_tokens(usage.output_tokens)
+    ))
 }
 
 /// Returns the cost of the thread; `None` if it is unknown or no tokens were used.
@@ -152,7 +157,9 @@ pub(super) async fn pending_notice(context: &CommandContext, thread_id: ThreadId
         None => Some("A handoff needs a decision: /handoff shows it.".to_owned()),
         Some(interrupt) if context.screen.audience == Audience::Program => {
             let (id, calls) = (interrupt.interrupt_id, approval::call_lines(interrupt).join("; "));
-            Some(format!("A tool call needs a decision: `segue decide {id}` with --approve or --reject ({calls})."))
+            Some(format!(
+                "A tool call needs a decision: `segue decide {id}` with --approve or --reject ({calls})."
+            ))
         }
         Some(_) => Some("A tool call needs a decision: /approve shows it.".to_owned()),
     }
@@ -175,7 +182,8 @@ mod tests {
 
     #[test]
     fn the_share_of_the_window_is_rounded_up() {
-        let share = |tokens| window_share_text(&ContextUsage { tokens, window_tokens: 200_000, is_due: false });
+        let share =
+            |tokens| window_share_text(&ContextUsage { tokens, window_tokens: 200_000, is_due: false });
         assert_eq!(share(1), "ctx 1 %");
         assert_eq!(share(100_000), "ctx 50 %");
     }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use agent::UserPrompt;
 use protocol::Seq;
-use terminal::{Audience, CursorMode, sanitize_line, pick, sanitize, shorten, sanitize_path};
+use terminal::{Audience, CursorMode, pick, sanitize, sanitize_line, sanitize_path, shorten};
 
 use crate::commands::chat::message_draft::strip_attachments;
 use crate::commands::chat::{ChatSession, choose_thread};
 use crate::commands::compact::{active_compaction, active_compaction_change_text};
 use crate::commands::threads;
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The most threads that `/threads` lists if the input is a pipe.
 const THREADS_LISTED: usize = 20;
@@ -115,8 +115,11 @@ impl ChatSession {
         let id = self.context.short_id(thread_id).await;
         let path = PathBuf::from(file.map_or_else(|| format!("segue-{id}.md"), str::to_owned));
         if path.exists() {
-            return Err(CliFailure::new(ExitReason::User, format!("write {}: the file exists", path.display()))
-                .with_hint("/export FILE writes to another file"));
+            return Err(CliFailure::new(
+                ExitReason::User,
+                format!("write {}: the file exists", path.display()),
+            )
+            .with_hint("/export FILE writes to another file"));
         }
         let thread = self.context.agent.threads().find(&thread_id.to_string()).await?;
         let entries = self.context.agent.threads().history(thread_id).await?;

@@ -22,7 +22,10 @@ const MESSAGES_SHOWN_MAX: usize = 4;
 const NOT_ANSWERED: &str = "Your last message was not answered. It is kept: write “try again” to retry.";
 
 /// Prints the introduction of a thread; nothing if there is no thread.
-pub(super) async fn show_thread_intro(context: &CommandContext, thread: Option<&Thread>) -> Result<(), CliFailure> {
+pub(super) async fn show_thread_intro(
+    context: &CommandContext,
+    thread: Option<&Thread>,
+) -> Result<(), CliFailure> {
     let Some(thread) = thread else { return Ok(()) };
     let (screen, style) = (&context.screen, context.screen.style);
     let id = context.short_id(thread.thread_id).await;
@@ -46,7 +49,10 @@ pub(super) async fn show_thread_intro(context: &CommandContext, thread: Option<&
 }
 
 /// Returns the accepted proposal of the handoff that created the thread, if the thread's first turn has not ended yet.
-async fn carried_over_proposal(context: &CommandContext, thread: &Thread) -> Result<Option<Proposal>, CliFailure> {
+async fn carried_over_proposal(
+    context: &CommandContext,
+    thread: &Thread,
+) -> Result<Option<Proposal>, CliFailure> {
     let Some(mark) = thread.handoff_mark() else { return Ok(None) };
     match mark.pending && mark.child_thread_id == thread.thread_id {
         // The newest proposal is the accepted one: nothing is drafted after an acceptance.
@@ -74,8 +80,12 @@ async fn show_last_messages(context: &CommandContext, thread_id: ThreadId) -> Re
         | HistoryItem::Archived(_) => true,
         HistoryItem::Message(_) | HistoryItem::Boundary(_) => has_text(entry),
     };
-    let display =
-        EntryDisplay { lines_max: LINES_SHOWN_MAX, fold: CardFold::Closed, markers: &markers, requested_seq: None };
+    let display = EntryDisplay {
+        lines_max: LINES_SHOWN_MAX,
+        fold: CardFold::Closed,
+        markers: &markers,
+        requested_seq: None,
+    };
     context.screen.print_line("")?;
     let mut is_unanswered = false;
     for entry in page.entries.iter().filter(|entry| entry.seq >= first_seq) {

@@ -12,7 +12,7 @@ use crate::cli::OutputFormat;
 use crate::cli::handoff::HandoffArgs;
 use crate::commands::handoff::inspect::durable_handoff_id;
 use crate::commands::{CommandContext, review};
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The source of the answer.
 pub(super) enum HandoffAnswerSource {
@@ -42,9 +42,14 @@ pub(super) enum HandoffAnswerResult {
 ///
 /// # Errors
 /// Fails if the decision file cannot be read. This happens before a draft, so that the mistake costs no model call.
-pub(super) fn answer_source(context: &CommandContext, args: &HandoffArgs) -> Result<HandoffAnswerSource, CliFailure> {
+pub(super) fn answer_source(
+    context: &CommandContext,
+    args: &HandoffArgs,
+) -> Result<HandoffAnswerSource, CliFailure> {
     Ok(match (&args.decision_file, args.preview, args.apply) {
-        (Some(path), _, _) => HandoffAnswerSource::FromFile(read_decisions(path, "approve|edit|reject|preview")?),
+        (Some(path), _, _) => {
+            HandoffAnswerSource::FromFile(read_decisions(path, "approve|edit|reject|preview")?)
+        }
         (None, true, _) => HandoffAnswerSource::Preview,
         (None, false, true) => HandoffAnswerSource::Apply,
         (None, false, false)
@@ -90,7 +95,9 @@ pub(super) async fn apply_answer(
         HandoffAnswerSource::NoAnswer => return Ok(HandoffAnswerResult::Pending),
         HandoffAnswerSource::Ask => {
             let decided = review::ask_for_decision(context, pending, &mut TypeAheadBuffer::default()).await?;
-            return Ok(decided.map_or(HandoffAnswerResult::Pending, |decided| HandoffAnswerResult::Decided(Box::new(decided))));
+            return Ok(decided.map_or(HandoffAnswerResult::Pending, |decided| {
+                HandoffAnswerResult::Decided(Box::new(decided))
+            }));
         }
         // A preview must not end a handoff that was pending before: another client may have requested it.
         HandoffAnswerSource::Preview if !pending.is_new => return Ok(HandoffAnswerResult::Viewed),

@@ -27,7 +27,7 @@ struct ExportStatusReport<'a> {
     configured: bool,
     #[serde(flatten)]
     report: &'a MirrorReport,
-    /// Whether the sink's database can be reached and used now; `null` if no sink is configured.
+    /// True if the sink's database can be reached and used now; `null` if no sink is configured.
     reachable: Option<bool>,
     /// Why the sink's database cannot be used.
     problem: Option<String>,
@@ -144,7 +144,8 @@ async fn flush_export(context: &CommandContext) -> CommandResult {
             screen.print_to_stderr(screen.style.dim(format!("{sent} of {} sent", before.waiting)));
         }
     };
-    let MirrorDelivery { sent, rejected } = context.agent.handoffs().flush_mirror(&mut report_progress).await?;
+    let MirrorDelivery { sent, rejected } =
+        context.agent.handoffs().flush_mirror(&mut report_progress).await?;
     let waiting = context.agent.handoffs().mirror_report().await?.waiting;
     if context.format == OutputFormat::Json {
         context.print_json(&json!({"sent": sent, "rejected": rejected, "waiting": waiting}))?;
@@ -157,7 +158,8 @@ async fn flush_export(context: &CommandContext) -> CommandResult {
     match rejected {
         0 => Ok(ExitReason::Success),
         rejected => {
-            let problem = format!("export {}: the database rejects the content", format_count(rejected, "handoff"));
+            let problem =
+                format!("export {}: the database rejects the content", format_count(rejected, "handoff"));
             let hint = "rejected rows stay pending; SEGUE_LOG=warn shows the reason";
             Err(CliFailure::new(ExitReason::Store, problem).with_hint(hint))
         }

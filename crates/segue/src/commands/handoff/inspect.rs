@@ -9,7 +9,7 @@ use terminal::{TableColumn, sanitize_line, shorten, summary, table, wrap};
 
 use crate::cli::OutputFormat;
 use crate::commands::{CommandContext, review, threads};
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The fewest characters of an id that are shown. They contain the whole timestamp, so that handoffs that are not listed
 /// rarely have the same prefix.
@@ -101,7 +101,11 @@ struct HandoffDetail<'a> {
 ///
 /// # Errors
 /// Fails if there is no such handoff or draft.
-pub(super) async fn show_handoff(context: &CommandContext, id: &str, draft: Option<u32>) -> Result<(), CliFailure> {
+pub(super) async fn show_handoff(
+    context: &CommandContext,
+    id: &str,
+    draft: Option<u32>,
+) -> Result<(), CliFailure> {
     let handoff = context.agent.handoffs().find(id).await?;
     let review = context.agent.handoffs().review(handoff.handoff_id).await?;
     let proposal = find_draft(&review, draft)?;

@@ -16,7 +16,7 @@ use super::show_child_thread;
 use crate::cli::OutputFormat;
 use crate::commands::run::output::{next_command, print_pending_interrupts};
 use crate::commands::{CommandContext, history, review};
-use crate::exit::{self, ExitReason, CliFailure, CommandResult};
+use crate::exit::{self, CliFailure, CommandResult, ExitReason};
 
 /// The most history entries that are read to find the agent's reply after a decision.
 const ANSWER_ENTRIES_MAX: usize = 200;
@@ -85,7 +85,9 @@ impl HandoffConclusion<'_> {
     fn open_interrupts(&self) -> &[Interrupt] {
         match &self.result {
             HandoffAnswerResult::Decided(decided) if decided.next.is_none() => &decided.end.interrupts,
-            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Decided(_) => &[],
+            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Decided(_) => {
+                &[]
+            }
         }
     }
 
@@ -101,7 +103,9 @@ impl HandoffConclusion<'_> {
         match (self.still_pending(), &self.result) {
             (Some(pending), _) => (&pending.handoff, &pending.proposal),
             (None, HandoffAnswerResult::Decided(decided)) => (&decided.handoff, &decided.proposal),
-            (None, HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed) => (&self.pending.handoff, &self.pending.proposal),
+            (None, HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed) => {
+                (&self.pending.handoff, &self.pending.proposal)
+            }
         }
     }
 
@@ -119,7 +123,9 @@ impl HandoffConclusion<'_> {
                 | RunStatus::Interrupted
                 | RunStatus::Timeout => Ok(ExitReason::Undecided),
             },
-            HandoffAnswerResult::Decided(decided) if decided.child_thread_id.is_some() => Ok(ExitReason::Success),
+            HandoffAnswerResult::Decided(decided) if decided.child_thread_id.is_some() => {
+                Ok(ExitReason::Success)
+            }
             // If the agent had requested the handoff, its turn has continued and may have failed.
             HandoffAnswerResult::Decided(decided) => exit::result_of_run(&decided.end),
         }
@@ -130,7 +136,10 @@ impl HandoffConclusion<'_> {
 ///
 /// # Errors
 /// Fails if the report cannot be read or printed, or if the turn that continued after the decision failed.
-pub(super) async fn report_conclusion(context: &CommandContext, ended: HandoffConclusion<'_>) -> CommandResult {
+pub(super) async fn report_conclusion(
+    context: &CommandContext,
+    ended: HandoffConclusion<'_>,
+) -> CommandResult {
     let next = match (ended.child_thread_id(), ended.still_pending()) {
         (Some(child), _) => Some(format!("segue chat -t {}", context.durable_id(child).await)),
         (None, Some(pending)) => Some(decide_command(context, pending).await),
@@ -179,7 +188,10 @@ async fn build_report<'a>(
     })
 }
 
-async fn pending_fields<'a>(context: &CommandContext, pending: &'a PendingHandoff) -> Result<PendingHandoffFields<'a>, CliFailure> {
+async fn pending_fields<'a>(
+    context: &CommandContext,
+    pending: &'a PendingHandoff,
+) -> Result<PendingHandoffFields<'a>, CliFailure> {
     let payload = &pending.interrupt.payload;
     let allowed = payload.review_configs.iter().flat_map(|config| &config.allowed_decisions);
     let history = payload.action_requests.first().and_then(|request| request.args.get("feedback_history"));
@@ -195,13 +207,19 @@ async fn pending_fields<'a>(context: &CommandContext, pending: &'a PendingHandof
 }
 
 /// Returns the last text of the agent after the decision, if the agent had requested the handoff and its turn has continued.
-async fn agent_reply(context: &CommandContext, ended: &HandoffConclusion<'_>) -> Result<Option<String>, CliFailure> {
+async fn agent_reply(
+    context: &CommandContext,
+    ended: &HandoffConclusion<'_>,
+) -> Result<Option<String>, CliFailure> {
     if ended.still_pending().is_some() || !review::is_requested_by_agent(ended.pending) {
         return Ok(None);
     }
     let thread_id = ended.pending.handoff.parent_thread_id;
-    let query =
-        HistoryQuery { after_seq: Some(ended.last_seq_before), limit: ANSWER_ENTRIES_MAX, ..HistoryQuery::default() };
+    let query = HistoryQuery {
+        after_seq: Some(ended.last_seq_before),
+        limit: ANSWER_ENTRIES_MAX,
+        ..HistoryQuery::default()
+    };
     let page = context.agent.threads().history_page(thread_id, &query).await?;
     let messages = page.entries.iter().rev().filter_map(HistoryEntry::message);
     let mut texts = messages.filter(|message| matches!(message, Message::Ai(_))).map(Message::text);
@@ -209,13 +227,20 @@ async fn agent_reply(context: &CommandContext, ended: &HandoffConclusion<'_>) ->
 }
 
 /// Prints the report for people. `next` is the command to continue with.
-async fn print_text(context: &CommandContext, ended: &HandoffConclusion<'_>, next: &str) -> Result<(), CliFailure> {
+async fn print_text(
+    context: &CommandContext,
+    ended: &HandoffConclusion<'_>,
+    next: &str,
+) -> Result<(), CliFailure> {
     let (screen, command) = (&context.screen, context.screen.style.code(next));
     match &ended.result {
         HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => {
-            screen.print_line(format!("Nothing was decided; the handoff is pending. Decide with:\n  {command}"))?;
+            screen.print_line(format!(
+                "Nothing was decided; the handoff is pending. Decide with:\n  {command}"
+            ))?;
             if screen.audience == Audience::Program {
-                screen.print_line("Without a terminal, add --apply to accept it, or --decision-file FILE.")?;
+                screen
+                    .print_line("Without a terminal, add --apply to accept it, or --decision-file FILE.")?;
             }
             print_import(context, ended).await?;
         }
@@ -241,7 +266,8 @@ async fn print_text(context: &CommandContext, ended: &HandoffConclusion<'_>, nex
         },
     }
     if ended.still_pending().is_none() && review::is_requested_by_agent(ended.pending) {
-        history::show_entries_after(context, ended.pending.handoff.parent_thread_id, ended.last_seq_before).await?;
+        history::show_entries_after(context, ended.pending.handoff.parent_thread_id, ended.last_seq_before)
+            .await?;
     }
     if !ended.open_interrupts().is_empty() {
         print_pending_interrupts(context, ended.open_interrupts(), Some(next));
@@ -250,7 +276,11 @@ async fn print_text(context: &CommandContext, ended: &HandoffConclusion<'_>, nex
 }
 
 /// Returns why a handoff is still pending after a decision.
-fn pending_text(ended: &HandoffConclusion<'_>, decided: &HandoffOutcome, next: &PendingHandoff) -> &'static str {
+fn pending_text(
+    ended: &HandoffConclusion<'_>,
+    decided: &HandoffOutcome,
+    next: &PendingHandoff,
+) -> &'static str {
     let is_new_draft = next.proposal.iteration != ended.pending.proposal.iteration;
     match (is_new_draft, decided.end.status == RunStatus::Cancelled) {
         (true, _) => "There is a new draft; the handoff is pending.",

@@ -1,6 +1,6 @@
 //! `segue handoff stats`: statistics of all handoffs by outcome. It changes nothing.
 
-use agent::{OutcomeStatistics, HandoffStatistics};
+use agent::{HandoffStatistics, OutcomeStatistics};
 use jiff::Timestamp;
 use serde_json::json;
 use terminal::{TableColumn, table, wrap};
@@ -99,9 +99,13 @@ mod tests {
 
     #[test]
     fn statistics_are_shown_in_few_digits() {
-        let averages = [format_average(3, 2), format_average(10, 3), format_average(7, 7), format_average(0, 0)];
+        let averages =
+            [format_average(3, 2), format_average(10, 3), format_average(7, 7), format_average(0, 0)];
         assert_eq!(averages, ["1.5", "3.3", "1.0", "0.0"]);
-        assert_eq!([format_percent(99, 100), format_percent(1, 3), format_percent(0, 0)], ["99 %", "33 %", "-"]);
+        assert_eq!(
+            [format_percent(99, 100), format_percent(1, 3), format_percent(0, 0)],
+            ["99 %", "33 %", "-"]
+        );
         let durations = [999, 1_000, 59_999, 60_000, 7_200_000, 172_800_000].map(format_milliseconds);
         assert_eq!(durations, ["999 ms", "1 s", "59 s", "1 min", "2 h", "2 d"]);
     }

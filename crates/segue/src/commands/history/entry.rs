@@ -1,11 +1,13 @@
 //! One history entry on the screen: its speaker, number, time and content; a marker is shown as a card. The caller selects the
 //! entries.
 
-use agent::{ToolCallHeader, HistoryEntry, HistoryItem};
+use agent::{HistoryEntry, HistoryItem, ToolCallHeader};
 use protocol::{ContentBlock, Message, Rating, RunFeedback, RunId, Seq};
-use terminal::tool_calls::title;
 use terminal::marker::{CardFold, archive_card, compaction_card, revert_notice};
-use terminal::{MarkdownRenderer, Screen, format_minute, sanitize_line, sanitize, shorten, format_bytes, wrap};
+use terminal::tool_calls::title;
+use terminal::{
+    MarkdownRenderer, Screen, format_bytes, format_minute, sanitize, sanitize_line, shorten, wrap,
+};
 
 use super::markers::CompactionMarkers;
 use crate::commands::DURABLE_ID_CHARS;
@@ -27,7 +29,7 @@ const REQUESTED_LABEL: &str = " · requested";
 pub(crate) struct EntryDisplay<'a> {
     /// The most lines that are shown of each text.
     pub(crate) lines_max: usize,
-    /// Whether markers are opened. If they are, each message names the marker that covers it.
+    /// Selects whether markers are opened. If they are, each message names the marker that covers it.
     pub(crate) fold: CardFold,
     /// The markers around the entries.
     pub(crate) markers: &'a CompactionMarkers,
@@ -39,7 +41,11 @@ pub(crate) struct EntryDisplay<'a> {
 ///
 /// # Errors
 /// Fails if stdout cannot be written.
-pub(crate) fn show_entry(screen: &Screen, entry: &HistoryEntry, display: EntryDisplay<'_>) -> Result<(), CliFailure> {
+pub(crate) fn show_entry(
+    screen: &Screen,
+    entry: &HistoryEntry,
+    display: EntryDisplay<'_>,
+) -> Result<(), CliFailure> {
     let style = screen.style;
     let time = format_minute(entry.created_at);
     match &entry.item {
@@ -68,7 +74,13 @@ pub(crate) fn show_entry(screen: &Screen, entry: &HistoryEntry, display: EntryDi
         }
         HistoryItem::Marker(marker) => {
             let status = display.markers.status_of(entry.seq);
-            screen.print_lines(compaction_card(screen, marker, Some(entry.created_at), status, display.fold))?;
+            screen.print_lines(compaction_card(
+                screen,
+                marker,
+                Some(entry.created_at),
+                status,
+                display.fold,
+            ))?;
         }
         HistoryItem::Undone(undone) => screen.print_line(revert_notice(screen, undone.marker_seq))?,
         HistoryItem::Failed(failed) => {
@@ -118,7 +130,8 @@ fn feedback_line(screen: &Screen, run_id: RunId, feedback: Option<&RunFeedback>)
 
 /// Returns whether a message contains only reasoning and opaque blocks.
 fn is_hidden(message: &Message) -> bool {
-    let hidden = |block: &ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. });
+    let hidden =
+        |block: &ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. });
     !message.content().is_empty() && message.content().iter().all(hidden)
 }
 
@@ -174,7 +187,10 @@ fn show_text(screen: &Screen, text: &str, lines_max: usize) -> Result<(), CliFai
 fn print_omitted_lines(screen: &Screen, lines: usize) -> Result<(), CliFailure> {
     match lines {
         0 => Ok(()),
-        lines => Ok(screen.print_line(screen.style.dim(format!("… {} more", format_count(lines as u64, "line"))))?),
+        lines => {
+            Ok(screen
+                .print_line(screen.style.dim(format!("… {} more", format_count(lines as u64, "line"))))?)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, HistoryFilter, SupersededVisibility};
+use agent::{HistoryEntry, HistoryFilter, HistoryItem, HistoryPage, HistoryQuery, SupersededVisibility};
 use protocol::Seq;
 use terminal::marker::{CardFold, CompactionStatus};
 
@@ -108,7 +108,11 @@ impl CompactionMarkers {
     }
 
     /// Returns the markers that cover an event of the range, including reverted ones.
-    pub(super) fn markers_covering(&self, first_seq: Option<Seq>, last_seq: Option<Seq>) -> Vec<HistoryEntry> {
+    pub(super) fn markers_covering(
+        &self,
+        first_seq: Option<Seq>,
+        last_seq: Option<Seq>,
+    ) -> Vec<HistoryEntry> {
         let (Some(first), Some(last)) = (first_seq, last_seq) else { return Vec::new() };
         let overlaps = |entry: &&HistoryEntry| {
             covered_range(entry).is_some_and(|(from, until)| from <= last && until >= first)

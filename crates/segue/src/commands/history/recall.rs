@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::{RecalledMessage, RecallResult, RecallQuery, Remaining, MessageFilter};
+use agent::{MessageFilter, RecallQuery, RecallResult, RecalledMessage, Remaining};
 use jiff::Timestamp;
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::cli::{self, OutputFormat};
 use crate::commands::history::search::SpeakerFields;
 use crate::commands::import::format_count;
 use crate::commands::{CommandContext, threads};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -76,7 +76,11 @@ pub(crate) async fn show_matches(
 }
 
 /// Prints the result of a query as text or JSON.
-async fn show_query(context: &CommandContext, thread_id: ThreadId, query: &RecallQuery) -> Result<(), CliFailure> {
+async fn show_query(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    query: &RecallQuery,
+) -> Result<(), CliFailure> {
     let result = context.agent.memory().recall(thread_id, query).await?;
     match context.format {
         OutputFormat::Json => context.print_json(&recall_report(&result)),
@@ -116,7 +120,9 @@ fn remainder_text(result: &RecallResult) -> String {
         Remaining::Messages(more) => {
             format!("At least {} more; use more specific words to find them.", format_count(more, "message"))
         }
-        Remaining::Range { next_seq: None } if is_empty => "There are no messages at these numbers.".to_owned(),
+        Remaining::Range { next_seq: None } if is_empty => {
+            "There are no messages at these numbers.".to_owned()
+        }
         Remaining::Range { next_seq: None } => "The range is complete.".to_owned(),
         Remaining::Range { next_seq: Some(next) } => format!("The range continues at #{next}."),
     }
@@ -127,7 +133,8 @@ fn recall_report(result: &RecallResult) -> RecallReport<'_> {
         Remaining::Messages(more) => (Some(more), None),
         Remaining::Range { next_seq } => (None, next_seq),
     };
-    let excerpts = result.excerpts.iter().map(|excerpt| excerpt.iter().map(recall_passage).collect()).collect();
+    let excerpts =
+        result.excerpts.iter().map(|excerpt| excerpt.iter().map(recall_passage).collect()).collect();
     RecallReport { threads: &result.threads, excerpts, more_messages, next_seq }
 }
 

@@ -1,7 +1,9 @@
 //! `segue search` and `/search`: searches messages, summaries, handoffs and stored items of all threads. The `memory` crate
 //! decides what matches and in which order.
 
-use agent::{AdjacentMessage, SearchHitSource, IndexHitKind, SearchHit, SearchRequest, SearchResults, Speaker};
+use agent::{
+    AdjacentMessage, IndexHitKind, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker,
+};
 use jiff::Timestamp;
 use protocol::{HandoffId, Seq, SummaryId, ThreadId};
 use serde::Serialize;
@@ -9,9 +11,9 @@ use terminal::search_hits::{ThreadNames, highlight_matches, render_hit};
 use terminal::{sanitize_line, shorten, wrap};
 
 use crate::cli::OutputFormat;
-use crate::cli::memory::{SearchKind, SearchArgs};
+use crate::cli::memory::{SearchArgs, SearchKind};
 use crate::commands::{CommandContext, threads};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The most columns of a query that are quoted in a message.
 const QUOTED_COLUMNS_MAX: usize = 100;
@@ -107,14 +109,19 @@ impl<'a> SpeakerFields<'a> {
 /// # Errors
 /// Fails as [`search_request`] and [`show_search`] do.
 pub(crate) async fn run(context: &CommandContext, args: SearchArgs) -> CommandResult {
-    show_search(context, &search_request(context, &args).await?, CommandSyntax::Shell).await.map(|()| ExitReason::Success)
+    show_search(context, &search_request(context, &args).await?, CommandSyntax::Shell)
+        .await
+        .map(|()| ExitReason::Success)
 }
 
 /// Returns the request of the arguments.
 ///
 /// # Errors
 /// Fails if the query contains no word, or there is no such thread.
-pub(crate) async fn search_request(context: &CommandContext, args: &SearchArgs) -> Result<SearchRequest, CliFailure> {
+pub(crate) async fn search_request(
+    context: &CommandContext,
+    args: &SearchArgs,
+) -> Result<SearchRequest, CliFailure> {
     let text = args.words.join(" ");
     check_words(&text)?;
     let thread_id = match &args.thread {
@@ -237,10 +244,13 @@ pub(crate) fn navigation_hint(hits: &[SearchHit], names: &ThreadNames, syntax: C
         CommandSyntax::Chat => "/history",
     };
     let message = hits.iter().find_map(|hit| match &hit.source {
-        SearchHitSource::Message { thread_id, seq, .. } => {
-            Some(format!("`{history} {} --around {seq}` shows a message in its context", short_id(thread_id)?))
+        SearchHitSource::Message { thread_id, seq, .. } => Some(format!(
+            "`{history} {} --around {seq}` shows a message in its context",
+            short_id(thread_id)?
+        )),
+        SearchHitSource::Summary { .. } | SearchHitSource::Handoff { .. } | SearchHitSource::Item { .. } => {
+            None
         }
-        SearchHitSource::Summary { .. } | SearchHitSource::Handoff { .. } | SearchHitSource::Item { .. } => None,
     });
     let summary = hits.iter().find_map(|hit| match &hit.source {
         SearchHitSource::Summary { thread_id: Some(thread_id), first_turn, .. } => {
@@ -257,7 +267,9 @@ pub(crate) fn navigation_hint(hits: &[SearchHit], names: &ThreadNames, syntax: C
         SearchHitSource::Handoff { handoff_id, .. } => {
             Some(format!("`segue handoff --show {handoff_id}` shows a handoff"))
         }
-        SearchHitSource::Message { .. } | SearchHitSource::Summary { .. } | SearchHitSource::Item { .. } => None,
+        SearchHitSource::Message { .. } | SearchHitSource::Summary { .. } | SearchHitSource::Item { .. } => {
+            None
+        }
     });
     let item = hits.iter().find_map(|hit| match &hit.source {
         SearchHitSource::Item { namespace, key } => Some(format!(
@@ -265,7 +277,9 @@ pub(crate) fn navigation_hint(hits: &[SearchHit], names: &ThreadNames, syntax: C
             sanitize_line(&namespace.join(".")),
             sanitize_line(key)
         )),
-        SearchHitSource::Message { .. } | SearchHitSource::Summary { .. } | SearchHitSource::Handoff { .. } => None,
+        SearchHitSource::Message { .. }
+        | SearchHitSource::Summary { .. }
+        | SearchHitSource::Handoff { .. } => None,
     });
     let commands: Vec<String> = [message, summary, handoff, item].into_iter().flatten().collect();
     format!("{}.", commands.join(", "))
@@ -285,17 +299,21 @@ fn hit_report(hit: &SearchHit) -> SearchHitReport<'_> {
             before: before.as_ref().map(adjacent_report),
             after: after.as_ref().map(adjacent_report),
         },
-        SearchHitSource::Summary { summary_id, thread_id, first_turn, last_turn } => SearchHitTarget::Summary {
-            summary_id: *summary_id,
-            thread_id: *thread_id,
-            first_turn: *first_turn,
-            last_turn: *last_turn,
-        },
-        SearchHitSource::Handoff { handoff_id, parent_thread_id, child_thread_id } => SearchHitTarget::Handoff {
-            handoff_id: *handoff_id,
-            parent_thread_id: *parent_thread_id,
-            child_thread_id: *child_thread_id,
-        },
+        SearchHitSource::Summary { summary_id, thread_id, first_turn, last_turn } => {
+            SearchHitTarget::Summary {
+                summary_id: *summary_id,
+                thread_id: *thread_id,
+                first_turn: *first_turn,
+                last_turn: *last_turn,
+            }
+        }
+        SearchHitSource::Handoff { handoff_id, parent_thread_id, child_thread_id } => {
+            SearchHitTarget::Handoff {
+                handoff_id: *handoff_id,
+                parent_thread_id: *parent_thread_id,
+                child_thread_id: *child_thread_id,
+            }
+        }
         SearchHitSource::Item { namespace, key } => SearchHitTarget::Item { namespace, key },
     };
     // JSON has no colour, so the marks around matches are removed.
@@ -304,7 +322,11 @@ fn hit_report(hit: &SearchHit) -> SearchHitReport<'_> {
 }
 
 fn adjacent_report(message: &AdjacentMessage) -> AdjacentMessageReport<'_> {
-    AdjacentMessageReport { seq: message.seq, by: SpeakerFields::from_speaker(&message.speaker), text: &message.text }
+    AdjacentMessageReport {
+        seq: message.seq,
+        by: SpeakerFields::from_speaker(&message.speaker),
+        text: &message.text,
+    }
 }
 
 #[cfg(test)]
@@ -335,11 +357,18 @@ mod tests {
             before: Some(before),
             after: None,
         };
-        let summary =
-            SearchHitSource::Summary { summary_id: id(2), thread_id: Some(id(1)), first_turn: 1, last_turn: 24 };
-        let handoff = SearchHitSource::Handoff { handoff_id: id(3), parent_thread_id: id(1), child_thread_id: id(4) };
-        let item =
-            SearchHitSource::Item { namespace: vec!["users".to_owned(), "ada".to_owned()], key: "tea".to_owned() };
+        let summary = SearchHitSource::Summary {
+            summary_id: id(2),
+            thread_id: Some(id(1)),
+            first_turn: 1,
+            last_turn: 24,
+        };
+        let handoff =
+            SearchHitSource::Handoff { handoff_id: id(3), parent_thread_id: id(1), child_thread_id: id(4) };
+        let item = SearchHitSource::Item {
+            namespace: vec!["users".to_owned(), "ada".to_owned()],
+            key: "tea".to_owned(),
+        };
         vec![
             hit(message, 7.5, "we take the \u{2}small\u{3} kettle"),
             hit(summary, 5.0, "The \u{2}kettle\u{3} leaks."),
@@ -370,6 +399,9 @@ mod tests {
         ] {
             assert!(hint.contains(command), "{command}: {hint}");
         }
-        assert!(navigation_hint(&hits(), &names, CommandSyntax::Chat).contains("`/history 0192f0c1 --around 412`"));
+        assert!(
+            navigation_hint(&hits(), &names, CommandSyntax::Chat)
+                .contains("`/history 0192f0c1 --around 412`")
+        );
     }
 }

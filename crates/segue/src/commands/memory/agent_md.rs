@@ -5,25 +5,27 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-use agent::{ReadExtent, IndexHitKind, RememberedNote, RewriteOutcome, SearchRequest};
+use agent::{IndexHitKind, ReadExtent, RememberedNote, RewriteOutcome, SearchRequest};
 use serde::Serialize;
 use serde_json::json;
 use tempfile::TempPath;
 use terminal::{
-    Audience, KeyChoice, MarkdownRenderer, Screen, ask, editor, search_hits, sanitize_line, shorten, sanitize_path, format_bytes, wrap,
+    Audience, KeyChoice, MarkdownRenderer, Screen, ask, editor, format_bytes, sanitize_line, sanitize_path,
+    search_hits, shorten, wrap,
 };
 
 use crate::cli::OutputFormat;
 use crate::cli::memory::RememberArgs;
 use crate::commands::CommandContext;
-use crate::commands::history::search::{CommandSyntax, check_words, hit_thread_names, search_report, quote_query, navigation_hint};
+use crate::commands::history::search::{
+    CommandSyntax, check_words, hit_thread_names, navigation_hint, quote_query, search_report,
+};
 use crate::commands::import::format_count;
 use crate::commands::memory::tiers::{self, redaction_text};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The note about the managed block of agent.md.
-const MANAGED_BLOCK_NOTE: &str =
-    "Segue manages the text between <current_thread_summary> and </current_thread_summary>: a model gets it only in the first \
+const MANAGED_BLOCK_NOTE: &str = "Segue manages the text between <current_thread_summary> and </current_thread_summary>: a model gets it only in the first \
      turn of the thread that it was written for.";
 
 /// A line of agent.md that matches a search.
@@ -178,7 +180,10 @@ pub(crate) async fn run_remember(context: &CommandContext, args: RememberArgs) -
 ///
 /// # Errors
 /// Fails if the text is empty, if agent.md would exceed its size limit, or if it cannot be written.
-pub(crate) async fn remember_sentence(context: &CommandContext, text: &str) -> Result<RememberedNote, CliFailure> {
+pub(crate) async fn remember_sentence(
+    context: &CommandContext,
+    text: &str,
+) -> Result<RememberedNote, CliFailure> {
     match text.trim() {
         "" => Err(CliFailure::new(ExitReason::User, "remember: no words were given")
             .with_hint("write the sentence to remember")),
@@ -192,7 +197,8 @@ pub(crate) async fn remember_sentence(context: &CommandContext, text: &str) -> R
 /// Fails if stdout cannot be written.
 pub(crate) fn print_receipt(screen: &Screen, note: &RememberedNote) -> Result<(), CliFailure> {
     let lead = if note.was_already_noted { "Already in" } else { "Added to" };
-    let (path, bytes, bytes_max) = (sanitize_path(&note.path), format_bytes(note.bytes), format_bytes(note.bytes_max));
+    let (path, bytes, bytes_max) =
+        (sanitize_path(&note.path), format_bytes(note.bytes), format_bytes(note.bytes_max));
     let heading = format!("{lead} {path} ({bytes} of {bytes_max}):");
     screen.print_line(screen.style.dim(wrap(&heading, screen.text_columns(), "", "  ")))?;
     screen.print_line(wrap(&sanitize_line(&note.line), screen.text_columns(), "  ", "    "))?;
@@ -261,16 +267,25 @@ pub(crate) async fn edit_interactively(context: &CommandContext) -> Result<Agent
 
 /// Opens the file in the editor once and stores the result; `None` if it was refused and the person wants to edit it again.
 /// `shown` is the content of agent.md when the edit began.
-async fn edit_once(context: &CommandContext, shown: &[u8], path: &Path) -> Result<Option<AgentMdEdit>, CliFailure> {
+async fn edit_once(
+    context: &CommandContext,
+    shown: &[u8],
+    path: &Path,
+) -> Result<Option<AgentMdEdit>, CliFailure> {
     let edited = editor::edit_file(path)?;
     let refused = match context.agent.memory().edit_agent_md(shown.to_vec(), edited).await? {
         RewriteOutcome::Replaced => return Ok(Some(AgentMdEdit::Applied)),
         RewriteOutcome::Unchanged => return Ok(Some(AgentMdEdit::Unchanged)),
-        refused @ (RewriteOutcome::BlockChanged | RewriteOutcome::Conflict | RewriteOutcome::NewSecrets { .. }) => refused,
+        refused @ (RewriteOutcome::BlockChanged
+        | RewriteOutcome::Conflict
+        | RewriteOutcome::NewSecrets { .. }) => refused,
     };
     // After a conflict the edited text lacks what others wrote meanwhile, so storing it would delete that.
     if refused == RewriteOutcome::Conflict || !ask_to_edit_again(context, &refused)? {
-        return Err(CliFailure::new(ExitReason::User, format!("change agent.md: {}", rejection_reason(&refused))));
+        return Err(CliFailure::new(
+            ExitReason::User,
+            format!("change agent.md: {}", rejection_reason(&refused)),
+        ));
     }
     Ok(None)
 }

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use protocol::StoredItem;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use terminal::{TableColumn, format_minute, sanitize_line, sanitize, shorten, table, wrap};
+use terminal::{TableColumn, format_minute, sanitize, sanitize_line, shorten, table, wrap};
 
 use crate::cli::OutputFormat;
 use crate::cli::memory::store::{StoreCommand, StoreItemArgs, StorePageArgs, StoreValueArgs};
 use crate::commands::CommandContext;
 use crate::commands::memory::tiers::redaction_text;
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The most columns of a namespace or a key in a list.
 const NAME_COLUMNS_MAX: usize = 28;
@@ -87,7 +87,8 @@ async fn put_item(
         .await
         .map_err(agent::Error::from)?;
     if context.format == OutputFormat::Json {
-        return context.print_json(&json!({"namespace": namespace, "key": name.key, "withheld": receipt.withheld}));
+        return context
+            .print_json(&json!({"namespace": namespace, "key": name.key, "withheld": receipt.withheld}));
     }
     let text = format!("Stored {}.", item_label(name));
     context.screen.print_line(wrap(&text, context.screen.text_columns(), "", "  "))?;
@@ -100,8 +101,9 @@ async fn put_item(
 /// Prints the value of an item.
 async fn print_item(context: &CommandContext, name: &StoreItemArgs) -> Result<(), CliFailure> {
     let item = find_item(context, name).await?.ok_or_else(|| {
-        CliFailure::new(ExitReason::User, format!("find {} in the store", item_label(name)))
-            .with_hint(format!("`segue store search --in {}` lists the items", sanitize_line(&name.namespace)))
+        CliFailure::new(ExitReason::User, format!("find {} in the store", item_label(name))).with_hint(
+            format!("`segue store search --in {}` lists the items", sanitize_line(&name.namespace)),
+        )
     })?;
     match context.format {
         OutputFormat::Json => context.print_json(&item),
@@ -119,7 +121,9 @@ async fn delete_item(context: &CommandContext, name: &StoreItemArgs) -> Result<(
     items.delete(&split_namespace(&name.namespace), &name.key).await.map_err(agent::Error::from)?;
     match (context.format, existed) {
         (OutputFormat::Json, deleted) => context.print_json(&json!({"deleted": deleted})),
-        (OutputFormat::Text, true) => Ok(context.screen.print_line(format!("Deleted {}.", item_label(name)))?),
+        (OutputFormat::Text, true) => {
+            Ok(context.screen.print_line(format!("Deleted {}.", item_label(name)))?)
+        }
         (OutputFormat::Text, false) => {
             Ok(context.screen.print_line(format!("There is no item {}.", item_label(name)))?)
         }
@@ -172,7 +176,8 @@ async fn list_namespaces(
     search: &NamespaceSearch,
     page: &StorePageArgs,
 ) -> Result<(), CliFailure> {
-    let namespaces = context.agent.memory().items().list_namespaces(search).await.map_err(agent::Error::from)?;
+    let namespaces =
+        context.agent.memory().items().list_namespaces(search).await.map_err(agent::Error::from)?;
     if context.format == OutputFormat::Json {
         return context.print_json(&json!({"namespaces": namespaces}));
     }
@@ -189,7 +194,9 @@ async fn list_namespaces(
 }
 
 fn print_more_hint(context: &CommandContext, offset: usize) {
-    context.screen.print_to_stderr(context.screen.style.dim(format!("There may be more: `--offset {offset}`.")));
+    context
+        .screen
+        .print_to_stderr(context.screen.style.dim(format!("There may be more: `--offset {offset}`.")));
 }
 
 /// Returns the key and the namespace of an item for a sentence.
@@ -223,7 +230,8 @@ fn read_value(source: &StoreValueArgs) -> Result<Value, CliFailure> {
         }
     };
     serde_json::from_str(&text).map_err(|error| {
-        CliFailure::new(ExitReason::User, format!("read the value: it is not JSON: {error}")).with_hint(JSON_HINT)
+        CliFailure::new(ExitReason::User, format!("read the value: it is not JSON: {error}"))
+            .with_hint(JSON_HINT)
     })
 }
 

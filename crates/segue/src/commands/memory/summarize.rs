@@ -4,17 +4,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use agent::{CancellationToken, OFFLINE_SUMMARY_MODEL, FrameSender, SummarizedTurns};
+use agent::{CancellationToken, FrameSender, OFFLINE_SUMMARY_MODEL, SummarizedTurns};
 use serde_json::json;
 use terminal::{NoEchoGuard, TurnTotals, TypeAheadBuffer, sanitize_line, wrap};
 use tokio::time::sleep;
 
 use crate::cli::OutputFormat;
 use crate::commands::CommandContext;
+use crate::commands::agent_work::{
+    WorkDisplay, WorkVisibility, is_interactive, run_with_display, run_with_notices,
+};
 use crate::commands::import::format_count;
 use crate::commands::memory::tiers::redaction_text;
-use crate::commands::agent_work::{WorkDisplay, WorkVisibility, is_interactive, run_with_notices, run_with_display};
-use crate::exit::{ExitReason, CliFailure, CommandResult, error_chain};
+use crate::exit::{CliFailure, CommandResult, ExitReason, error_chain};
 
 /// The label of the progress until the worker reports its first phase.
 const PHASE_LABEL: &str = "summarizing old messages";
@@ -70,14 +72,22 @@ pub(crate) async fn run(context: &CommandContext) -> CommandResult {
 }
 
 /// Prints a line for each thread whose messages were summarized.
-async fn print_summarized(context: &CommandContext, summarized: &[SummarizedTurns]) -> Result<(), CliFailure> {
+async fn print_summarized(
+    context: &CommandContext,
+    summarized: &[SummarizedTurns],
+) -> Result<(), CliFailure> {
     let screen = &context.screen;
     for entry in summarized {
         let id = context.short_id(entry.thread_id).await;
         let writer = writer_text([entry.model.as_str()].into());
         let secrets = redaction_text(entry.withheld).map(|text| format!(" {text}")).unwrap_or_default();
         let text = format!("{} summarized by {writer}.{secrets}", format_count(entry.turns, "message"));
-        screen.print_line(wrap(&text, screen.text_columns(), &format!("{}  ", screen.style.code(id)), "  "))?;
+        screen.print_line(wrap(
+            &text,
+            screen.text_columns(),
+            &format!("{}  ", screen.style.code(id)),
+            "  ",
+        ))?;
     }
     Ok(())
 }

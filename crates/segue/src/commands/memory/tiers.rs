@@ -2,17 +2,19 @@
 //! message of a thread. They change nothing.
 
 use agent::{MemoryStats, StoredSummary};
-use protocol::{LoggedMessage, MediumTermSummary, ThreadId, MessageRole};
+use protocol::{LoggedMessage, MediumTermSummary, MessageRole, ThreadId};
 use serde::Serialize;
 use serde_json::json;
 use terminal::search_hits::ThreadNames;
-use terminal::{TableColumn, Screen, marker, format_minute, sanitize_line, sanitize_path, format_bytes, table, wrap};
+use terminal::{
+    Screen, TableColumn, format_bytes, format_minute, marker, sanitize_line, sanitize_path, table, wrap,
+};
 
 use crate::cli::OutputFormat;
 use crate::commands::CommandContext;
 use crate::commands::history::search::{CommandSyntax, thread_names};
 use crate::commands::import::format_count;
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The size of agent.md, in percent of its limit, from which on a warning is shown.
 const NEARLY_FULL_PERCENT: u64 = 80;
@@ -183,7 +185,8 @@ async fn navigation_hint(
         CommandSyntax::Shell => "segue history",
         CommandSyntax::Chat => "/history",
     };
-    let command = messages.first().map(|message| format!(", `{history} {id} --around {}` shows them", message.seq));
+    let command =
+        messages.first().map(|message| format!(", `{history} {id} --around {}` shows them", message.seq));
     let command = command.unwrap_or_default();
     Some(format!("`segue memory trace {id} --after {after}` lists the messages of a summary{command}."))
 }

@@ -2,7 +2,7 @@
 //! the lines themselves.
 
 use agent::summary_heading;
-use protocol::{HandoffSummary, SummaryItemKind, Proposal};
+use protocol::{HandoffSummary, Proposal, SummaryItemKind};
 use terminal::sanitize_line;
 use terminal::summary::USER_AUTHOR;
 
@@ -94,7 +94,8 @@ mod tests {
     fn the_changed_parts_are_listed_with_their_added_and_removed_lines() {
         use SummaryItemKind::{NextStep, Objective, Progress};
         let before = summary("T", "Tl", &[(Objective, "o"), (Progress, "one\ntwo"), (NextStep, "n")]);
-        let check = |after: &HandoffSummary, expected: &str| assert_eq!(change_text(&before, after), expected);
+        let check =
+            |after: &HandoffSummary, expected: &str| assert_eq!(change_text(&before, after), expected);
         check(&before, "Changed: nothing.");
         let after = summary(
             "T",
@@ -106,6 +107,10 @@ mod tests {
     }
 
     fn before_items() -> [(SummaryItemKind, &'static str); 3] {
-        [(SummaryItemKind::Objective, "o"), (SummaryItemKind::Progress, "one\ntwo"), (SummaryItemKind::NextStep, "n")]
+        [
+            (SummaryItemKind::Objective, "o"),
+            (SummaryItemKind::Progress, "one\ntwo"),
+            (SummaryItemKind::NextStep, "n"),
+        ]
     }
 }

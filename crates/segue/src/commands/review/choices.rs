@@ -29,13 +29,13 @@ pub(super) enum ReviewAnswer {
 /// The state of a review, on which its answers depend.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReviewState {
-    /// Whether the newest draft failed.
+    /// True if the newest draft failed.
     pub(super) is_failed: bool,
-    /// Whether the shown proposal is the offline summary.
+    /// True if the shown proposal is the offline summary.
     pub(super) is_offline_summary: bool,
     pub(super) refinements_left: u32,
     pub(super) proposal_count: usize,
-    /// Whether a new thread without a summary is offered even if no draft failed.
+    /// True if a new thread without a summary is offered even if no draft failed.
     pub(super) offers_blank_thread: bool,
     pub(super) requester: HandoffRequester,
 }
@@ -115,7 +115,8 @@ mod tests {
             "t Try again · m Another model · a Accept the offline summary · r Refine · e Edit · \
              s Continue without a summary · D Decline (stay here) · p Preview only (ends it) · d Diff · l List coverage",
         );
-        let failed = ReviewState { is_failed: true, requester: HandoffRequester::Agent, refinements_left: 0, ..state };
+        let failed =
+            ReviewState { is_failed: true, requester: HandoffRequester::Agent, refinements_left: 0, ..state };
         check(
             failed,
             "t Try again · m Another model · x Offline summary · a Accept · e Edit · D Decline (stay here) · p Preview only (ends it) · d Diff · l List coverage",

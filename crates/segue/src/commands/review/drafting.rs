@@ -1,13 +1,15 @@
 //! Drafting and deciding a handoff, with their progress on the screen. Keys that are typed meanwhile are kept; Ctrl-C stops
 //! the work.
 
-use agent::{Agent, CancellationToken, HandoffOutcome, FrameSender, HandoffRequestOptions, PendingHandoff};
+use agent::{Agent, CancellationToken, FrameSender, HandoffOutcome, HandoffRequestOptions, PendingHandoff};
 use protocol::{Decision, Decisions, HandoffId, ThreadId};
 use terminal::{TurnTotals, TypeAheadBuffer};
 
 use super::{HandoffReviewSession, single_decision};
 use crate::commands::CommandContext;
-use crate::commands::agent_work::{WorkResult, WorkDisplay, WorkVisibility, is_interactive, run_with_notices, run_with_display};
+use crate::commands::agent_work::{
+    WorkDisplay, WorkResult, WorkVisibility, is_interactive, run_with_display, run_with_notices,
+};
 use crate::exit::CliFailure;
 
 /// The label of the progress until the run reports its first phase.

@@ -4,8 +4,8 @@
 use agent::{OFFLINE_SUMMARY_MODEL, PendingHandoff};
 use terminal::{sanitize_line, summary, wrap};
 
-use super::requester;
 use super::choices::HandoffRequester;
+use super::requester;
 use crate::commands::CommandContext;
 use crate::exit::CliFailure;
 
@@ -13,7 +13,10 @@ use crate::exit::CliFailure;
 ///
 /// # Errors
 /// Fails if stdout cannot be written or the journal cannot be read.
-pub(crate) async fn show_proposal(context: &CommandContext, pending: &PendingHandoff) -> Result<(), CliFailure> {
+pub(crate) async fn show_proposal(
+    context: &CommandContext,
+    pending: &PendingHandoff,
+) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let columns = screen.text_columns();
     for note in request_notes(pending) {
@@ -53,7 +56,9 @@ fn request_notes(pending: &PendingHandoff) -> Vec<String> {
     notes.extend(request.map(str::to_owned));
     if !pending.is_new {
         let time = pending.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
-        notes.push(format!("This handoff was requested at {time} and is still pending, with the same proposal."));
+        notes.push(format!(
+            "This handoff was requested at {time} and is still pending, with the same proposal."
+        ));
     }
     notes.extend(pending.handoff.goal.as_ref().map(|goal| format!("Goal: {}", sanitize_line(goal))));
     notes
@@ -67,7 +72,9 @@ fn fallback_note(pending: &PendingHandoff) -> String {
         _ => "The last proposal is shown, unchanged.",
     };
     match &pending.unused_feedback {
-        Some(feedback) => format!("{replacement} Your feedback was not used yet: {}", sanitize_line(feedback)),
+        Some(feedback) => {
+            format!("{replacement} Your feedback was not used yet: {}", sanitize_line(feedback))
+        }
         None => replacement.to_owned(),
     }
 }
@@ -78,7 +85,8 @@ fn refinements_note(pending: &PendingHandoff) -> String {
     let is_capped = !configs.any(|config| config.allowed_decisions.iter().any(|allowed| allowed == "edit"));
     match pending.remaining_refinements {
         0 if is_capped => {
-            "No refinement remains: accept, edit the text yourself, return to an earlier draft, or decline.".to_owned()
+            "No refinement remains: accept, edit the text yourself, return to an earlier draft, or decline."
+                .to_owned()
         }
         0 => "Refining needs a model, and none is configured. Edit the text yourself, or see `segue models`."
             .to_owned(),

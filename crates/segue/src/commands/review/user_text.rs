@@ -16,15 +16,13 @@ use self::confirm::{ConfirmAnswer, confirm_text};
 use self::fields::SummaryFields;
 use super::build_edit_decision;
 use crate::commands::CommandContext;
-use crate::exit::{self, ExitReason, CliFailure};
+use crate::exit::{self, CliFailure, ExitReason};
 
 /// The first line of the comment in the editor. After a refused text, the reason for the refusal replaces it.
-const EDITOR_HELP: &str =
-    "The new thread will get this text. Edit it, save and close the editor; you are asked before it is accepted.";
+const EDITOR_HELP: &str = "The new thread will get this text. Edit it, save and close the editor; you are asked before it is accepted.";
 /// The remaining lines of the comment. The comment always has the same number of lines, so that the line numbers in errors
 /// match those in the editor.
-const EDITOR_HELP_DETAILS: &str =
-    "Leave it unchanged to return to the question. Each line that begins with - is an item, under its heading:\n\
+const EDITOR_HELP_DETAILS: &str = "Leave it unchanged to return to the question. Each line that begins with - is an item, under its heading:\n\
      Objective, Progress, Decisions, Next steps, Blockers or Artifacts. This comment is not part of the text.";
 
 /// The editor of a person's own text. It keeps text that was not accepted.
@@ -93,7 +91,11 @@ impl UserTextEditor {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub(super) fn save_to_file(&mut self, context: &CommandContext, shown: &Proposal) -> Result<(), CliFailure> {
+    pub(super) fn save_to_file(
+        &mut self,
+        context: &CommandContext,
+        shown: &Proposal,
+    ) -> Result<(), CliFailure> {
         let Some(unsaved) = self.unsaved.take() else { return Ok(()) };
         let text = match unsaved {
             UserText::Markdown(text) => text,
@@ -151,9 +153,15 @@ impl UserTextEditor {
             Some(UserText::Markdown(text)) => (text.clone(), true),
             Some(UserText::Fields(_)) | None => (shown.summary_md.clone(), false),
         };
-        let first = refused
-            .map_or_else(|| EDITOR_HELP.to_owned(), |reason| format!("The text was refused: {}", sanitize_line(reason)));
-        match editor::edit_text(context.agent.home().root(), &format!("{first}\n{EDITOR_HELP_DETAILS}"), &text)? {
+        let first = refused.map_or_else(
+            || EDITOR_HELP.to_owned(),
+            |reason| format!("The text was refused: {}", sanitize_line(reason)),
+        );
+        match editor::edit_text(
+            context.agent.home().root(),
+            &format!("{first}\n{EDITOR_HELP_DETAILS}"),
+            &text,
+        )? {
             EditOutcome::Changed { text, first_line } => Ok(Some((text, first_line))),
             // A kept text that is closed again without a change is meant as it is, unless it was refused.
             EditOutcome::Unchanged if is_kept && refused.is_none() => Ok(Some((text, 1))),

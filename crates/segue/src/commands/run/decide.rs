@@ -11,7 +11,7 @@ use crate::commands::handoff::answer::read_decisions;
 use crate::commands::handoff::inspect::durable_handoff_id;
 use crate::commands::run::output::TurnPrinter;
 use crate::commands::{CommandContext, NO_TERMINAL, approval, run};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// Performs `segue decide`.
 ///
@@ -25,8 +25,11 @@ pub(crate) async fn run(context: &CommandContext, args: cli::DecideArgs) -> Comm
     run::recover_run(context, thread_id).await?;
     let pending = pending_tool_approvals(context, &args.target).await?;
     let Some(first) = pending.first() else {
-        return Err(CliFailure::new(ExitReason::User, format!("decide `{}`: nothing is pending", args.target))
-            .with_hint("`segue threads list` marks the threads that need a decision"));
+        return Err(CliFailure::new(
+            ExitReason::User,
+            format!("decide `{}`: nothing is pending", args.target),
+        )
+        .with_hint("`segue threads list` marks the threads that need a decision"));
     };
     if args.here {
         return move_here(context, first).await;
@@ -73,7 +76,10 @@ async fn move_here(context: &CommandContext, interrupt: &Interrupt) -> CommandRe
 ///
 /// # Errors
 /// Fails if the target does not exist, is already decided, or has only a pending handoff.
-async fn pending_tool_approvals(context: &CommandContext, target: &str) -> Result<Vec<Interrupt>, CliFailure> {
+async fn pending_tool_approvals(
+    context: &CommandContext,
+    target: &str,
+) -> Result<Vec<Interrupt>, CliFailure> {
     let pending = match target.parse::<InterruptId>() {
         Ok(interrupt_id) => vec![context.agent.runs().interrupt(interrupt_id).await?],
         Err(_) => {
@@ -86,8 +92,11 @@ async fn pending_tool_approvals(context: &CommandContext, target: &str) -> Resul
     match others.first() {
         Some(handoff) if tool_approvals.is_empty() => {
             let command = handoff_command(context, handoff).await;
-            Err(CliFailure::new(ExitReason::User, format!("decide `{target}`: it is a question about a handoff"))
-                .with_hint(format!("`{command}` shows the summary and answers the question")))
+            Err(CliFailure::new(
+                ExitReason::User,
+                format!("decide `{target}`: it is a question about a handoff"),
+            )
+            .with_hint(format!("`{command}` shows the summary and answers the question")))
         }
         Some(_) | None => {
             match tool_approvals.iter().find(|interrupt| interrupt.status != InterruptStatus::Pending) {
@@ -151,16 +160,19 @@ async fn resolve_answer(
             let message = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
             decide_all(Decision::Reject { message })
         }
-        (None, Some(_)) if count > 1 => {
-            Err(CliFailure::new(ExitReason::User, format!("decide `{}`: {count} questions are pending", args.target))
-                .with_hint("name an interrupt by its id; `--json` shows the ids"))
-        }
+        (None, Some(_)) if count > 1 => Err(CliFailure::new(
+            ExitReason::User,
+            format!("decide `{}`: {count} questions are pending", args.target),
+        )
+        .with_hint("name an interrupt by its id; `--json` shows the ids")),
         (None, Some(path)) => {
             let decisions = read_decisions(path, "approve|edit|reject|respond")?;
             check_decisions(interrupt, &decisions)?;
             Ok(Some(DecideAnswer::Decisions(decisions)))
         }
-        (None, None) if context.format == OutputFormat::Text && context.screen.audience == Audience::Person => {
+        (None, None)
+            if context.format == OutputFormat::Text && context.screen.audience == Audience::Person =>
+        {
             match approval::ask_for_decisions(context, interrupt, &mut TypeAheadBuffer::default())? {
                 Some(ApprovalAnswer::Decided { decisions, remembered_rules }) => {
                     approval::store_rules(context, interrupt, &remembered_rules).await?;
@@ -197,8 +209,12 @@ fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), C
         ));
     }
     match approval::is_tool_approval(interrupt) && decisions.decisions.contains(&Decision::Preview {}) {
-        true => Err(CliFailure::new(ExitReason::User, "accept the decisions: a tool call cannot be previewed")
-            .with_hint("the question is still pending; a tool call allows approve, edit, reject or respond")),
+        true => {
+            Err(CliFailure::new(ExitReason::User, "accept the decisions: a tool call cannot be previewed")
+                .with_hint(
+                    "the question is still pending; a tool call allows approve, edit, reject or respond",
+                ))
+        }
         false => Ok(()),
     }
 }

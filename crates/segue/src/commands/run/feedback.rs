@@ -8,7 +8,7 @@ use terminal::{sanitize_line, wrap};
 use crate::cli::OutputFormat;
 use crate::cli::history::{FeedbackArgs, FeedbackThumb};
 use crate::commands::{CommandContext, DURABLE_ID_CHARS};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The number of history entries that are read to find the newest answer.
 const ENTRIES_READ_MAX: usize = 200;

@@ -9,13 +9,13 @@ use protocol::{AiMessage, EventType, Interrupt, Message, ThreadId, ToolStatus, U
 use serde::Serialize;
 use serde_json::Value;
 use terminal::tool_calls::{outcome_text, stop_notice, title};
-use terminal::{Audience, WatchEvent, marker, sanitize_line, sanitize, shorten};
+use terminal::{Audience, WatchEvent, marker, sanitize, sanitize_line, shorten};
 
 use crate::cli::OutputFormat;
 use crate::commands::run::decide::handoff_command;
 use crate::commands::run::json_lines::{self, RunCost, RunResultLine, RunStartLine};
 use crate::commands::{CommandContext, approval};
-use crate::exit::{self, ExitReason, CliFailure, CommandResult};
+use crate::exit::{self, CliFailure, CommandResult, ExitReason};
 
 /// The most columns of the line about a failed tool call.
 const ERROR_COLUMNS_MAX: usize = 160;
@@ -35,7 +35,7 @@ pub(crate) struct TurnPrinter<'a> {
     usage: Usage,
     stop_reason: Option<StopReason>,
     interrupts: Vec<Interrupt>,
-    /// Whether the last character on stdout was a newline.
+    /// True if the last character on stdout was a newline.
     is_at_line_start: bool,
 }
 
@@ -88,7 +88,9 @@ impl<'a> TurnPrinter<'a> {
             (OutputFormat::Json, WatchEvent::Gap(after)) => print_json(&json_lines::gap_line(after)),
             (OutputFormat::Text, WatchEvent::Frame(_, frame)) => self.print_frame(frame),
             (OutputFormat::Text, WatchEvent::Gap(_)) => {
-                self.print_note("some output was lost because it was not read in time; `segue history` shows everything");
+                self.print_note(
+                    "some output was lost because it was not read in time; `segue history` shows everything",
+                );
                 Ok(())
             }
             (OutputFormat::Text, WatchEvent::Stopping) => {
@@ -155,7 +157,9 @@ impl<'a> TurnPrinter<'a> {
                 {
                     let name = sanitize_line(result.name.as_deref().unwrap_or("tool"));
                     let outcome = outcome_text(result.status, &joined_text(&result.content), None);
-                    screen.print_to_stderr(style.dim(shorten(&format!("  {name} {outcome}"), ERROR_COLUMNS_MAX)));
+                    screen.print_to_stderr(
+                        style.dim(shorten(&format!("  {name} {outcome}"), ERROR_COLUMNS_MAX)),
+                    );
                 }
                 Ok(())
             }
@@ -180,7 +184,11 @@ impl<'a> TurnPrinter<'a> {
     ///
     /// # Errors
     /// Fails if stdout cannot be written or the journal cannot be read.
-    pub(super) async fn finish(mut self, end: Option<&RunEnd>, outcome: &CommandResult) -> Result<(), CliFailure> {
+    pub(super) async fn finish(
+        mut self,
+        end: Option<&RunEnd>,
+        outcome: &CommandResult,
+    ) -> Result<(), CliFailure> {
         let code = match outcome {
             Ok(code) => *code,
             Err(CliFailure::Reported(failure)) => failure.code,
@@ -259,7 +267,11 @@ fn print_note(context: &CommandContext, text: &str) {
 }
 
 /// Prints the pending questions to stderr, and the command that answers them; nothing if there is no command.
-pub(crate) fn print_pending_interrupts(context: &CommandContext, interrupts: &[Interrupt], next: Option<&str>) {
+pub(crate) fn print_pending_interrupts(
+    context: &CommandContext,
+    interrupts: &[Interrupt],
+    next: Option<&str>,
+) {
     let Some(next) = next else { return };
     for interrupt in interrupts {
         let questions = match approval::is_tool_approval(interrupt) {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::cli::OutputFormat;
 use crate::cli::history::TraceArgs;
 use crate::commands::CommandContext;
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The shortest time between two reads of the spans with `--follow`, so that a busy thread does not cause constant reading.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -63,7 +63,8 @@ async fn follow_trace(context: &CommandContext, subject: &TraceSubject) -> Comma
     let mut commits = context.agent.threads().subscribe_commits();
     loop {
         let spans = load_spans(context, subject).await?;
-        let (ended, open): (Vec<&TraceSpan>, Vec<&TraceSpan>) = spans.iter().partition(|span| span.end.is_some());
+        let (ended, open): (Vec<&TraceSpan>, Vec<&TraceSpan>) =
+            spans.iter().partition(|span| span.end.is_some());
         for span in ended {
             if !printed.insert(span.span_id) {
                 continue;

@@ -7,8 +7,8 @@ use agent::ConfigFile;
 use serde_json::{Map, Value};
 use terminal::{Screen, wrap};
 
-use crate::cli::{ConfigKeysArgs, OutputFormat, GlobalArgs};
-use crate::exit::{ExitReason, CommandResult};
+use crate::cli::{ConfigKeysArgs, GlobalArgs, OutputFormat};
+use crate::exit::{CommandResult, ExitReason};
 
 /// The beginning of the Markdown page.
 const INTRODUCTION: &str = "\
@@ -39,7 +39,10 @@ const VARIABLES: [(&str, &str); 9] = [
     ("SEGUE_LOG", "the log level: like `--log-level`"),
     ("SEGUE_LOG_FILE", "the log file: like `--log-file`"),
     ("SEGUE_LOG_FORMAT", "`text` or `json`: like `--log-format`"),
-    ("SEGUE_HOOK", "set by Segue for the command of a hook: the name of the event. If it is set, Segue calls no hooks"),
+    (
+        "SEGUE_HOOK",
+        "set by Segue for the command of a hook: the name of the event. If it is set, Segue calls no hooks",
+    ),
 ];
 
 /// Performs `segue config keys`: prints the keys as text, Markdown or a JSON Schema.
@@ -51,7 +54,9 @@ pub(crate) fn print_config_keys(global: &GlobalArgs, args: &ConfigKeysArgs) -> C
     let schema = ConfigFile::schema();
     match (global.format(), args.markdown) {
         (OutputFormat::Json, _) => screen.print_line(serde_json::to_string_pretty(&schema)?)?,
-        (OutputFormat::Text, true) => screen.print_line(render_markdown(&config_tables(&schema)).trim_end())?,
+        (OutputFormat::Text, true) => {
+            screen.print_line(render_markdown(&config_tables(&schema)).trim_end())?
+        }
         (OutputFormat::Text, false) => {
             config_tables(&schema).iter().try_for_each(|table| print_table(&screen, table))?;
             screen.print_line(screen.style.bold("Environment variables"))?;
@@ -106,7 +111,8 @@ enum SchemaShape<'s> {
 /// Returns all tables of the file, each followed by the tables below it.
 fn config_tables(root: &Value) -> Vec<ConfigTable> {
     let mut all = Vec::new();
-    let top = TableLocation { path: String::new(), heading: String::new(), description: description_text(root) };
+    let top =
+        TableLocation { path: String::new(), heading: String::new(), description: description_text(root) };
     collect_tables(root, root, top, &mut all);
     all
 }
@@ -128,13 +134,16 @@ fn collect_tables(root: &Value, schema: &Value, location: TableLocation, all: &m
     let mut subtables = Vec::new();
     for (name, property) in properties(schema) {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        let location = |heading, path| TableLocation { path, heading, description: description_text(property) };
+        let location =
+            |heading, path| TableLocation { path, heading, description: description_text(property) };
         match schema_shape(root, property, level) {
             SchemaShape::Table(schema) => subtables.push((schema, location(format!("[{path}]"), path))),
             SchemaShape::TableMap(schema) => {
                 subtables.push((schema, location(format!("[{path}.NAME]"), format!("{path}.NAME"))));
             }
-            SchemaShape::TableArray(schema) => subtables.push((schema, location(format!("[[{path}]]"), path))),
+            SchemaShape::TableArray(schema) => {
+                subtables.push((schema, location(format!("[[{path}]]"), path)))
+            }
             SchemaShape::Leaf => table.keys.push(ConfigKey {
                 name: name.clone(),
                 value_type: value_type_text(root, property),

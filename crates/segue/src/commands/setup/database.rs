@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use agent::{BackupReport, CancellationToken, CopyReport, CopyOutcome, DatabaseAddress, FrameSender};
+use agent::{BackupReport, CancellationToken, CopyOutcome, CopyReport, DatabaseAddress, FrameSender};
 use jiff::Timestamp;
 use serde_json::json;
-use terminal::{Screen, WatchEvent, WatchControl, ProgressUnit, sanitize_line, sanitize_path, watch};
+use terminal::{ProgressUnit, Screen, WatchControl, WatchEvent, sanitize_line, sanitize_path, watch};
 
-use crate::cli::database::{DbCopyArgs, DbCommand};
-use crate::cli::{OutputFormat, GlobalArgs};
-use crate::commands::import::format_count;
+use crate::cli::database::{DbCommand, DbCopyArgs};
+use crate::cli::{GlobalArgs, OutputFormat};
 use crate::commands::agent_work::progress_display;
+use crate::commands::import::format_count;
 use crate::commands::{AgentOptions, agent_settings};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// Performs `segue db`.
 ///
@@ -64,7 +64,9 @@ impl DatabaseOutput {
     /// Copies everything from one database into another.
     async fn copy(&self, from: &DatabaseAddress, to: &DatabaseAddress) -> CommandResult {
         let copied = self
-            .run_with_progress(ProgressUnit::Steps, async |frames, cancel| from.copy_to(to, &frames, &cancel).await)
+            .run_with_progress(ProgressUnit::Steps, async |frames, cancel| {
+                from.copy_to(to, &frames, &cancel).await
+            })
             .await??;
         match copied.outcome {
             CopyOutcome::Whole => self.print_result(&serde_json::to_value(&copied)?, &copy_text(&copied)),
@@ -82,7 +84,9 @@ impl DatabaseOutput {
     /// Backs up a database into a file.
     async fn back_up(&self, from: &DatabaseAddress, path: PathBuf) -> CommandResult {
         let backup = self
-            .run_with_progress(ProgressUnit::Bytes, async |frames, cancel| from.back_up(path, &frames, &cancel).await)
+            .run_with_progress(ProgressUnit::Bytes, async |frames, cancel| {
+                from.back_up(path, &frames, &cancel).await
+            })
             .await??;
         match backup {
             Some(BackupReport { from, path, bytes }) => {
@@ -130,7 +134,10 @@ fn copy_text(copied: &CopyReport) -> String {
     let changes = match copied.changed_rows {
         0 => String::new(),
         changed => {
-            format!("; {} had changed since an earlier copy and were copied again", format_count(changed, "row"))
+            format!(
+                "; {} had changed since an earlier copy and were copied again",
+                format_count(changed, "row")
+            )
         }
     };
     format!(

@@ -1,11 +1,11 @@
 //! `segue doctor`: checks the installation and prints a hint for each problem. It changes nothing.
 
-use agent::{Agent, DoctorCheck, CheckStatus};
+use agent::{Agent, CheckStatus, DoctorCheck};
 use terminal::{sanitize_line, wrap};
 
-use crate::cli::{OutputFormat, GlobalArgs};
+use crate::cli::{GlobalArgs, OutputFormat};
 use crate::commands::{AgentOptions, agent_settings};
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// Performs `segue doctor`. A home folder or database that cannot be opened is a failed check, not a failure of the command.
 ///
@@ -20,8 +20,11 @@ pub(crate) async fn run(global: &GlobalArgs) -> CommandResult {
         }
         Err(error) => {
             let (code, hint) = (ExitReason::from(error.class()), error.hint());
-            let check =
-                DoctorCheck::new("open", CheckStatus::Fail, format!("failed to {}", crate::exit::error_chain(&error)));
+            let check = DoctorCheck::new(
+                "open",
+                CheckStatus::Fail,
+                format!("failed to {}", crate::exit::error_chain(&error)),
+            );
             (vec![DoctorCheck { hint, ..check }], code)
         }
     };

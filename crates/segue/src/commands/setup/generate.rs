@@ -8,7 +8,7 @@ use clap::CommandFactory;
 
 use crate::cli::handoff::DECISIONS_HELP;
 use crate::cli::{CliArgs, CompletionsArgs, ManArgs};
-use crate::exit::{ExitReason, EXIT_CODES, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, EXIT_CODES, ExitReason};
 
 /// The beginning of the Markdown page.
 const INTRODUCTION: &str = "\

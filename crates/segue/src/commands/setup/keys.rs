@@ -10,7 +10,7 @@ use crate::cli::OutputFormat;
 use crate::cli::serve::ApiKeysCommand;
 use crate::commands::CommandContext;
 use crate::commands::threads::format_age;
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// A key in the form of `--json`, without its hash.
 #[derive(Serialize)]
@@ -50,7 +50,9 @@ pub(crate) async fn run(context: &CommandContext, args: ApiKeysCommand) -> Comma
             if context.format == OutputFormat::Json {
                 context.print_json(&ApiKeyReport::new(&row, Some(&key)))?;
             } else {
-                context.screen.print_to_stderr(format!("Key {} of {user}. It cannot be shown again:", row.key_id));
+                context
+                    .screen
+                    .print_to_stderr(format!("Key {} of {user}. It cannot be shown again:", row.key_id));
                 context.screen.print_line(&key)?;
                 context.screen.print_to_stderr(match context.agent.admin().user_tools() {
                     UserTools::None => {
@@ -92,10 +94,11 @@ async fn find_key(context: &CommandContext, prefix: &str) -> Result<ApiKey, CliF
         (_, Some(index)) => Ok(matches.swap_remove(index)),
         (1, None) => Ok(matches.swap_remove(0)),
         (0, None) => Err(agent::Error::from(agent::AdminError::UnknownKey(prefix.to_owned())).into()),
-        (count, None) => {
-            Err(CliFailure::new(ExitReason::User, format!("choose among {count} keys that begin with `{prefix}`"))
-                .with_hint("give more of the id; `segue keys list` shows the ids"))
-        }
+        (count, None) => Err(CliFailure::new(
+            ExitReason::User,
+            format!("choose among {count} keys that begin with `{prefix}`"),
+        )
+        .with_hint("give more of the id; `segue keys list` shows the ids")),
     }
 }
 
@@ -113,7 +116,13 @@ async fn list_keys(context: &CommandContext) -> Result<(), CliFailure> {
     let row = |key: &ApiKey| {
         let state = if key.revoked_at.is_some() { "revoked" } else { "valid" };
         let label = sanitize_line(key.label.as_deref().unwrap_or_default());
-        vec![key.key_id.clone(), key.user_id.to_string(), format_age(now, key.created_at), state.to_owned(), label]
+        vec![
+            key.key_id.clone(),
+            key.user_id.to_string(),
+            format_age(now, key.created_at),
+            state.to_owned(),
+            label,
+        ]
     };
     let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
     let columns = [

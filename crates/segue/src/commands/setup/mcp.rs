@@ -1,12 +1,12 @@
 //! `segue mcp`: lists and tests the configured MCP servers, and records a person's consent to the servers of a project.
 
-use agent::{ConsentDecision, PlannedServer, ConfigOrigin, McpServerState, McpServerStatus, ServerReadiness};
+use agent::{ConfigOrigin, ConsentDecision, McpServerState, McpServerStatus, PlannedServer, ServerReadiness};
 use serde_json::{Value, json};
 use terminal::{sanitize_line, sanitize_path, wrap};
 
-use crate::cli::{OutputFormat, McpCommand};
+use crate::cli::{McpCommand, OutputFormat};
 use crate::commands::CommandContext;
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// Performs `segue mcp`.
 ///
@@ -185,7 +185,12 @@ fn record_consent(context: &CommandContext, name: &str, decision: ConsentDecisio
         }
         OutputFormat::Text => {
             context.screen.print_line(result)?;
-            context.screen.print_line(wrap(&sanitize_line(&server.target), context.screen.columns, "    ", "    "))?;
+            context.screen.print_line(wrap(
+                &sanitize_line(&server.target),
+                context.screen.columns,
+                "    ",
+                "    ",
+            ))?;
         }
     }
     Ok(ExitReason::Success)

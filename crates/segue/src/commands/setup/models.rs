@@ -4,7 +4,7 @@ use terminal::{sanitize_line, wrap};
 
 use crate::cli::OutputFormat;
 use crate::commands::CommandContext;
-use crate::exit::{ExitReason, CommandResult};
+use crate::exit::{CommandResult, ExitReason};
 
 /// Performs `segue models`.
 ///
@@ -48,7 +48,9 @@ pub(crate) fn run(context: &CommandContext) -> CommandResult {
     }
     if status.default.is_none() {
         screen.print_line("")?;
-        screen.print_line("Choose a model with `--model PROVIDER/NAME`, SEGUE_MODEL, or `model` in config.toml.")?;
+        screen.print_line(
+            "Choose a model with `--model PROVIDER/NAME`, SEGUE_MODEL, or `model` in config.toml.",
+        )?;
     }
     Ok(ExitReason::Success)
 }

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{Agent, CancellationToken};
-use http::{AuthMode, Scheduler, SchedulerError, AllowedOrigins, RecoveryReport, SchedulerLimits, ServerSettings, InstallToken};
+use http::{
+    AllowedOrigins, AuthMode, InstallToken, RecoveryReport, Scheduler, SchedulerError, SchedulerLimits,
+    ServerSettings,
+};
 use serde_json::json;
 use terminal::signals::SignalReceiver;
 use terminal::{Screen, sanitize_line, sanitize_path, wrap};
@@ -17,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::cli::OutputFormat;
 use crate::cli::serve::ServeArgs;
 use crate::commands::CommandContext;
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The value that allows any origin or any host.
 const WILDCARD: &str = "*";
@@ -62,7 +65,9 @@ pub(crate) async fn run(context: CommandContext, args: ServeArgs) -> CommandResu
         () = signals.recv() => shutdown.cancel(),
     }
     if format == OutputFormat::Text {
-        screen.print_to_stderr("Stopping after active runs have reached a durable step. Press Ctrl-C to stop at once.");
+        screen.print_to_stderr(
+            "Stopping after active runs have reached a durable step. Press Ctrl-C to stop at once.",
+        );
     }
     tokio::select! {
         result = server => result?,
@@ -131,7 +136,9 @@ impl ServerAnnouncement {
         let access = match (&self.auth, token) {
             (_, Some(token)) if self.args.show_token => format!("{}  (header x-api-key)", token.expose()),
             (_, Some(_)) => format!("in {}  (header x-api-key)", sanitize_path(&self.token_file)),
-            (AuthMode::Keys, None) => "API keys only; `segue keys list` lists them  (header x-api-key)".to_owned(),
+            (AuthMode::Keys, None) => {
+                "API keys only; `segue keys list` lists them  (header x-api-key)".to_owned()
+            }
             (AuthMode::Disabled | AuthMode::Token(_), None) => {
                 "none: everybody on this machine has access".to_owned()
             }
@@ -189,8 +196,11 @@ async fn resolve_auth(agent: &Agent, addr: SocketAddr, args: &ServeArgs) -> Resu
 fn resolve_address(text: &str) -> Result<SocketAddr, CliFailure> {
     let address = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     address.ok_or_else(|| {
-        CliFailure::new(ExitReason::User, format!("listen at `{}`: it is not an address", sanitize_line(text)))
-            .with_hint("write HOST:PORT, such as 127.0.0.1:2024")
+        CliFailure::new(
+            ExitReason::User,
+            format!("listen at `{}`: it is not an address", sanitize_line(text)),
+        )
+        .with_hint("write HOST:PORT, such as 127.0.0.1:2024")
     })
 }
 
@@ -266,7 +276,8 @@ mod tests {
         for valid in ["https://chat.example.org", "http://localhost:3000", "http://[::1]:3000"] {
             assert!(matches!(parse(valid), Ok(AllowedOrigins::Listed(_))), "{valid}");
         }
-        for invalid in ["chat.example.org", "not an origin", "https://x.org/path", "https://", "ftp://x.org"] {
+        for invalid in ["chat.example.org", "not an origin", "https://x.org/path", "https://", "ftp://x.org"]
+        {
             assert!(parse(invalid).is_err(), "{invalid}");
         }
     }

@@ -5,7 +5,7 @@ use agent::ThreadFilter;
 use protocol::Thread;
 
 use crate::commands::CommandContext;
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The number of threads that one query reads.
 const PAGE_ROWS: usize = 200;

@@ -4,15 +4,18 @@ use agent::{NamedThreadPolicy, PrunePlan, PruneReport};
 use jiff::Timestamp;
 use protocol::OwnerScope;
 use serde_json::{Value, json};
-use terminal::{Audience, KeyChoice, TableColumn, WatchEvent, WatchControl, ProgressUnit, ask, sanitize_line, table, watch, wrap};
+use terminal::{
+    Audience, KeyChoice, ProgressUnit, TableColumn, WatchControl, WatchEvent, ask, sanitize_line, table,
+    watch, wrap,
+};
 
 use super::format_age;
 use crate::cli::OutputFormat;
 use crate::cli::database::PruneArgs;
-use crate::commands::{CommandContext, NO_TERMINAL};
-use crate::commands::import::{format_byte_size, format_count};
 use crate::commands::agent_work::progress_display;
-use crate::exit::{ExitReason, CliFailure, CommandResult};
+use crate::commands::import::{format_byte_size, format_count};
+use crate::commands::{CommandContext, NO_TERMINAL};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The most threads that a dry run lists.
 const SHOWN_MAX: usize = 50;
@@ -145,7 +148,9 @@ fn print_result(
         text.push_str(&format!(" {threads} became active meanwhile and stayed."));
     }
     if pruned.threads > 0 && shrunk.is_none() && context.agent.admin().connection_metrics().is_none() {
-        text.push_str(" The file keeps its size, and the freed space is reused; `--vacuum` makes the file smaller.");
+        text.push_str(
+            " The file keeps its size, and the freed space is reused; `--vacuum` makes the file smaller.",
+        );
     }
     context.screen.print_line(wrap(&text, context.screen.text_columns(), "", "  "))?;
     Ok(())

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// What begins and ends a block.
+/// The fences that open and close a block.
 const FENCES: [&str; 2] = ["```", "~~~"];
 
 /// A page.
@@ -20,19 +20,19 @@ pub struct BookPageText {
 pub struct BookBlock {
     /// The line of its fence, from 1.
     pub line: usize,
-    /// What it is; nothing where the book has no such block.
+    /// The kind of block; `None` where the book has no such kind.
     pub kind: Option<BookBlockKind>,
     pub text: String,
 }
 
-/// What a block is, and so what is done with it.
+/// The kind of a block, which decides how it is tested.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BookBlockKind {
     /// Commands, which are run.
     Commands,
     /// Commands that are run in a terminal, and what is typed there.
     Typed(Vec<TypedKey>),
-    /// What was printed.
+    /// Output of a command.
     Printed,
     /// A `config.toml`.
     Config,
@@ -44,7 +44,7 @@ pub enum BookBlockKind {
 /// A key or a line that is typed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TypedKey {
-    /// What has to be on the screen before, one below the other.
+    /// The texts that must be on the screen first, one below the other.
     pub awaited_texts: Vec<String>,
     /// The bytes that a terminal sends for it.
     pub bytes: String,
@@ -165,7 +165,7 @@ struct FenceLine<'a> {
     indent: usize,
     mark: char,
     length: usize,
-    /// What is said of the block; with the fence itself, where that is not the usual one.
+    /// The info string of the block, with the fence where it is not the usual one.
     info: &'a str,
 }
 

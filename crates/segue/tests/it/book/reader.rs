@@ -21,9 +21,9 @@ const PAGE_TIME_MAX: Duration = Duration::from_secs(120);
 const COLUMNS: u16 = 100;
 /// How much of what a block printed is told when it fails, in lines.
 const PRINTED_LINES: usize = 40;
-/// What the shell says on the screen when it ends, before its status and a full stop.
+/// The shell's message before its exit status and a full stop.
 const EXIT_MESSAGE: &str = "the page ended with ";
-/// What the shell notes as the line it is at once it is through.
+/// The marker that the shell writes in place of a line number when it is done.
 const END_MARK: &str = "the end";
 
 /// The address of the server in the book.
@@ -51,7 +51,7 @@ pub fn run_page(name: &str) {
     }
 }
 
-/// What is there in place of what the book names.
+/// The test's replacements for the names in the book.
 struct PageStandIns {
     model: ScriptedServer,
     /// Bound to the address at which the page's server is, and never listening: nobody else is given the port, and a

@@ -21,7 +21,7 @@ fn compacted_thread() -> (ScriptedServer, TestSandbox) {
     (server, sandbox)
 }
 
-/// What a chat shows of the command: the numbers of the messages, and all of it.
+/// Returns the output of the command in a chat: the numbers of the messages, and all of its text.
 fn run_history_command(sandbox: &TestSandbox, command: &str) -> (Vec<u64>, String) {
     let opening = sandbox.run_with(&["chat", "-c"], "/quit\n").stdout;
     let ended = sandbox.run_with(&["chat", "-c"], &format!("{command}\n/quit\n"));

@@ -19,7 +19,7 @@ fn card_lines(screen: &str, head: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a chat that is opened again shows.
+/// Returns the screen of a chat that is opened again.
 fn reopen_chat(sandbox: &TestSandbox, head: &str) -> String {
     let terminal = PtyTerminal::start(sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(head);

@@ -13,7 +13,7 @@ use test_postgres::{CutPoint, Proxy, TestDatabase};
 use super::address::connect_postgres;
 use crate::sandbox::TestSandbox;
 
-/// What is made anew, or not copied at all.
+/// Tables that are rebuilt or not copied.
 const SKIPPED_TABLES: [&str; 4] = ["schema_migrations", "replicas", "sqlite_", "search_index"];
 
 /// A home with something in every table: what the program puts there, and what it can read but hardly ever writes.

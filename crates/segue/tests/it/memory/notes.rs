@@ -20,7 +20,7 @@ fn sandbox_with_note() -> TestSandbox {
     sandbox
 }
 
-/// What an editor may leave behind in the home folder.
+/// Returns the files that an editor may leave in the home folder.
 fn leftover_files(sandbox: &TestSandbox) -> Vec<String> {
     let entries = std::fs::read_dir(sandbox.home()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());

@@ -1,4 +1,4 @@
-//! What happened, as an operator sees it: the tree of `segue trace`, and what a collector of traces receives.
+//! Traces as an operator sees them: the tree of `segue trace`, and the spans that a collector receives.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Who may come in: keys, users apart from each other, and servers that refuse to start because others could come in.
+//! Authentication: keys, isolation of users, and servers that refuse to start without authentication.
 
 use serde_json::{Value, json};
 

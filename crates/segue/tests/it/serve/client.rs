@@ -13,7 +13,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub struct ApiClient {
     pub addr: String,
-    /// What it shows as `x-api-key`.
+    /// The value of `x-api-key`.
     pub key: Option<String>,
 }
 

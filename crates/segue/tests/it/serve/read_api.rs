@@ -13,7 +13,7 @@ fn event_seqs(page: &Value) -> Vec<u64> {
     page["entries"].as_array().unwrap().iter().map(|entry| entry["seq"].as_u64().unwrap()).collect()
 }
 
-/// Condenses all but the newest messages of a thread and returns the marker.
+/// Compacts all but the newest messages of a thread and returns the marker.
 fn compact_thread(api: &ApiClient, thread: &str) -> Value {
     let body = json!({"keep": {"messages": 2}, "focus": "the clock"});
     let done = api.post(&format!("/api/threads/{thread}/compact"), &body).json();

@@ -27,7 +27,7 @@ pub struct CollectedSpan {
     pub attributes: BTreeMap<String, Value>,
     /// Why it failed, if it did.
     pub failure: Option<String>,
-    /// What is told of the process.
+    /// The resource attributes of the process.
     pub resource: BTreeMap<String, Value>,
 }
 

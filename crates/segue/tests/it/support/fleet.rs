@@ -52,10 +52,10 @@ pub struct FleetRun {
     pub run: String,
 }
 
-/// What the journal has of a run.
+/// A run as the journal has it.
 #[derive(Debug)]
 pub struct JournaledRun {
-    /// What its tool calls printed, in order; a call that was interrupted printed nothing.
+    /// The output of its tool calls in order; an interrupted call has none.
     pub results: Vec<String>,
     /// How its last answer is.
     pub answer: String,

@@ -140,7 +140,7 @@ impl TestSandbox {
         self.json(&["threads", "list", "--json"]).as_array().unwrap().clone()
     }
 
-    /// What the block in agent.md holds, and everything around it.
+    /// Returns the content of the block in agent.md, and everything around it.
     pub fn read_agent_md(&self) -> Option<String> {
         fs::read_to_string(self.home().join("agents/agent/agent.md")).ok()
     }

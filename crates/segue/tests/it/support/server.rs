@@ -11,7 +11,7 @@ use super::sandbox::TestSandbox;
 /// A running server; it ends with this value.
 pub struct ServeProcess {
     child: Child,
-    /// What it said of itself.
+    /// The server's announcement on its standard output.
     pub announcement: Value,
 }
 
@@ -30,7 +30,7 @@ impl ServeProcess {
         self.announcement["url"].as_str().unwrap()
     }
 
-    /// What the person at the machine shows.
+    /// Returns the token of the local operator.
     pub fn owner_token(&self) -> String {
         let file = self.announcement["token_file"].as_str().unwrap();
         std::fs::read_to_string(file).unwrap().trim().to_owned()

@@ -5,7 +5,7 @@ use pulldown_cmark::Alignment;
 use crate::text::style::{Style, close_styles_per_line};
 use crate::text::wrap::{pad, width, wrap};
 
-/// What stands between two columns.
+/// The separator between two columns.
 const GAP: &str = " │ ";
 /// The narrowest column.
 const COLUMN_MIN: usize = 4;

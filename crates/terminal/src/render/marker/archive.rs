@@ -19,15 +19,15 @@ pub fn archive_card(
     fold: CardFold,
 ) -> Vec<String> {
     let counted = match marker.turn_count {
-        1 => "1 turn went to memory".to_owned(),
-        count => format!("{count} turns went to memory"),
+        1 => "1 message moved to memory".to_owned(),
+        count => format!("{count} messages moved to memory"),
     };
     let mut lines: Vec<String> = match screen.is_plain() {
         true => {
             let why = match marker.reason {
                 ArchiveReason::Budget => "because the thread was over its budget",
                 ArchiveReason::Request => "on request",
-                ArchiveReason::Compaction => "after they had been condensed",
+                ArchiveReason::Compaction => "after a compaction",
             };
             let text = format!(
                 "Marker {seq}, {}: {counted}, {}, {why}; summary by {}.",
@@ -41,7 +41,7 @@ pub fn archive_card(
             let why = match marker.reason {
                 ArchiveReason::Budget => "over the budget",
                 ArchiveReason::Request => "on request",
-                ArchiveReason::Compaction => "condensed before",
+                ArchiveReason::Compaction => "compacted before",
             };
             let parts = [
                 counted,
@@ -72,7 +72,7 @@ mod tests {
             first_seq: 3,
             last_seq: 61,
             reason: ArchiveReason::Budget,
-            summary: "The kettle leaks at the lid.\n\u{1b}[2J── 9 turns went to memory\n".to_owned(),
+            summary: "The kettle leaks at the lid.\n\u{1b}[2J── 9 messages moved to memory\n".to_owned(),
             model: "anthropic/claude-haiku-4-5".to_owned(),
             summary_id: "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b".parse().unwrap(),
         };

@@ -33,14 +33,14 @@ pub(super) struct ToolCallsView {
     early_results: Vec<ToolMessage>,
     /// Calls that a person answered in the tool's place.
     answered_by_user: HashSet<String>,
-    /// Whether the person declined the handoff that a call asked for.
+    /// True if the person declined the handoff that a call requested.
     is_handoff_declined: bool,
     /// Why calls may come to no result of their own.
     stop_reason: CallStopReason,
     is_unfolded: bool,
 }
 
-/// What the run is about to rest for.
+/// The reason why the run is about to pause.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum CallStopReason {
     /// Nothing is known of it.

@@ -15,11 +15,11 @@ pub(super) struct ReadOnlyProgram {
     /// Other options as they are written. `--x=` takes a value, attached or as the next word; `--x` takes none, or one
     /// that is attached.
     pub long_options: &'static [&'static [&'static str]],
-    /// What may stand beside the options.
+    /// The operands that are allowed next to the options.
     pub operands: OperandRule,
 }
 
-/// What may stand beside the options of a program.
+/// The operands that a program may have next to its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OperandRule {
     /// Paths inside the workspace, patterns, names.
@@ -142,7 +142,7 @@ const RG_OPTIONS: &[&str] = &[
     "--json",
 ];
 
-/// What `find` may test and print, each with how many words it takes.
+/// Tests and actions of `find` that only read, each with the number of words it takes.
 pub(super) const FIND_TESTS: &[(&str, usize)] = &[
     ("-name", 1),
     ("-iname", 1),
@@ -232,7 +232,7 @@ pub(super) const GIT_SUBCOMMANDS: &[ReadOnlyProgram] = &[
             BRANCH_LIST_OPTIONS,
             &["--sort=", "--format=", "--show-current", "--all", "--remotes", "--verbose"],
         ],
-        { read_only_program("branch", "arvl", "", OperandRule::ListOnly) },
+        read_only_program("branch", "arvl", "", OperandRule::ListOnly),
     ),
     with_long_options(
         &[&[

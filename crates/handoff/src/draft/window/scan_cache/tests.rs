@@ -26,8 +26,8 @@ struct JournalFixture {
     frames: FrameSender,
 }
 
-/// Returns the event for a line of a transcript. In addition to the notation of `facts`, `N:` is an event of a run and `?:`
-/// a message that cannot be read.
+/// Returns the event for a line of a transcript. In addition to the notation of `facts`, `N:` is an event of a run
+/// and `?:` a message that cannot be read.
 fn event(line: &str) -> NewEvent {
     let fact = |event_type, content| NewEvent::new(event_type, &content, Timestamp::UNIX_EPOCH).unwrap();
     match line.split(':').next() {
@@ -242,7 +242,8 @@ async fn a_thread_without_a_conversation_can_be_scanned() {
     }
 }
 
-/// Returns the lines of a thread whose turns are alternately about two topics. Each topic is longer than a small budget.
+/// Returns the lines of a thread whose turns are alternately about two topics. Each topic is longer than a small
+/// budget.
 fn about_two_things() -> Vec<String> {
     let mut lines = Vec::new();
     for turn in 0..60 {

@@ -61,7 +61,8 @@ fn hostile(pieces_max: usize) -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..pieces_max).prop_map(|pieces| pieces.concat())
 }
 
-/// Returns a normalized summary with these texts; each item is its text, whether it is verified, and the index of its kind.
+/// Returns a normalized summary with these texts; each item is its text, whether it is verified, and the index of its
+/// kind.
 fn drafted(title: &str, tldr: &str, texts: &[(String, bool, usize)]) -> HandoffSummary {
     let body = texts.iter().map(|(text, verified, kind)| item(SummaryItemKind::ALL[*kind], text, *verified));
     let summary = HandoffSummary {

@@ -1,5 +1,5 @@
-//! What two owners and the person at the machine have in one journal: none reads, lists or changes anything of another. Each
-//! has the same things under the same names.
+//! Isolation of two owners and the local operator in one journal: none reads, lists or changes rows of another. Each has
+//! the same rows under the same names.
 
 mod owned_rows;
 mod reads;
@@ -27,7 +27,7 @@ fn scoped(store: &SharedStore, name: &str) -> ScopedStore {
     ScopedStore::new(store.clone(), OwnerScope::Owner(owner(name)))
 }
 
-/// Who there is; `""` is the person at the machine.
+/// The owners; `""` is the local operator.
 const OWNERS: [&str; 3] = ["", "alice", "al"];
 
 /// Gives everybody the same things.

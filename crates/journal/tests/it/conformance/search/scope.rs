@@ -1,4 +1,4 @@
-//! What a search looks through, and that nothing keeps what is looked for out of the answer.
+//! The scope of a search, and that rows outside it do not displace hits.
 
 use journal::{IndexHitKind, SearchQuery, Store, Write};
 use protocol::{AssistantId, Message, NewEvent, ParentKind, Seq, StoredItem, Thread, ThreadId, ToolMessage};

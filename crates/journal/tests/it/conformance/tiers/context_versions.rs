@@ -1,4 +1,4 @@
-//! What was planned for a thread as it was is done only while that is still what its context is.
+//! A plan for a thread is applied only while the thread's context is still the one it was made for.
 
 use jiff::Timestamp;
 use journal::{Error, Store, ThreadFilter, ThreadVersion, TurnSummarization, Write};

@@ -1,4 +1,4 @@
-//! What agents and clients keep under names: one by one, in pages, by words, by fields, by namespaces.
+//! Items that agents and clients store under names: single reads, pages, search by words, by fields and by namespaces.
 
 use journal::{
     Error, FieldComparison, FieldCondition, HitLocation, IndexHitKind, ItemQuery, NamespaceQuery,

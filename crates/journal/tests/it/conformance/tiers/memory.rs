@@ -184,7 +184,7 @@ pub async fn f6_nothing_is_transferred_under_a_run(store: SharedStore) {
     assert_eq!(summary_texts(&*store, newest_query()).await.len(), 2);
 }
 
-/// Whoever is faster, a turn is in one summary, and what a summary says it stands for is what it stands for.
+/// However transfers race, each message is in one summary, and a summary covers exactly the messages it names.
 pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: SharedStore) {
     const TURNS: u64 = 50_000;
     const WORKERS: u64 = 8;

@@ -1,4 +1,4 @@
-//! What tests of medium-term memory begin with, and how they look at it.
+//! Fixtures and queries for tests of medium-term memory.
 
 use journal::{
     HitLocation, IndexHitKind, SearchQuery, Store, SummaryQuery, ThreadVersion, TurnQuery, TurnSummarization,

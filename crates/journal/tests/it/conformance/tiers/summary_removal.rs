@@ -128,7 +128,7 @@ async fn summarize_both(store: &dyn Store, threads: [ThreadId; 2], text: &str) -
     id
 }
 
-/// What the thread was told of turns that are in its context again.
+/// Returns the events that announced messages as restored to the thread's context.
 async fn restored_seqs(store: &dyn Store, thread_id: ThreadId) -> Vec<(Seq, Vec<Seq>)> {
     let events = all_events(store, thread_id, &[]).await;
     let events = events.iter().filter(|event| event.kind() == Some(EventType::TurnsRestored));
@@ -141,7 +141,7 @@ async fn context_seqs(store: &dyn Store, thread_id: ThreadId) -> Vec<Seq> {
     journal::view::context(&events).iter().map(|(seq, _)| *seq).collect()
 }
 
-/// Whoever keeps what a thread's context was looks at the events that were added since.
+/// A cached context is refreshed from the events that were added since.
 pub async fn f7_threads_are_told_that_turns_are_in_their_contexts_again(store: SharedStore) {
     for what in ["rewind", "delete", "restore"] {
         let threads @ [one, two] = [create(&*store).await, create(&*store).await];

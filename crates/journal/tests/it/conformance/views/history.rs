@@ -191,7 +191,7 @@ pub async fn b8_a_call_far_before_its_result_is_found(store: SharedStore) {
     assert_eq!(found.entries[0].call.as_ref().map(|call| call.seq), Some(1));
 }
 
-/// What its sub-agents said in the meantime is not counted, however much it was.
+/// Messages of sub-agents in between do not count, however many there are.
 pub async fn b8_a_call_is_found_behind_everything_that_sub_agents_said(store: SharedStore) {
     for (beside, between) in [(400, 0), (1_200, 0), (400, 900), (0, 998)] {
         let thread_id = create(&*store).await;
@@ -243,7 +243,7 @@ pub async fn a9_pages_of_markers_honour_their_bounds(store: SharedStore) {
     assert!(matches!(refused, Err(Error::InvalidRequest { .. })));
 }
 
-/// Who asks for what was taken back is told which of it was.
+/// A reader that asks for rewound messages sees which of them were rewound.
 pub async fn b9_what_was_taken_back_says_so(store: SharedStore) {
     let thread_id = create(&*store).await;
     let beside = (0..30).map(|_| as_subagent_event(ai("beside")));
@@ -414,12 +414,12 @@ pub async fn b4_an_entry_has_the_same_id_on_every_page(store: SharedStore) {
     assert_eq!(written.matches("mine").count(), 1, "an id is told once: {written}");
 }
 
-/// What a client is sent of an entry, without what is told beside it on a page alone.
+/// Returns an entry as clients receive it, without the fields that only pages add.
 fn entry_json(entry: &HistoryEntry) -> Value {
     serde_json::to_value(HistoryEntry { call: None, ..entry.clone() }).unwrap()
 }
 
-/// What a client shows: what it was sent in whatever order, by seq, each once.
+/// Returns the entries as a client shows them: received in any order, sorted by seq, each once.
 fn sorted_entries(mut received: Vec<&Value>) -> Vec<&Value> {
     received.sort_by_key(|entry| entry["seq"].as_u64());
     received.dedup_by_key(|entry| entry["seq"].as_u64());

@@ -15,7 +15,7 @@ use crate::conformance::fixtures::{
     tool_result, trace_event, undo_event,
 };
 
-/// What can happen to a thread, as far as its history and its context are concerned.
+/// An operation on a thread that affects its history or its context.
 #[derive(Debug, Clone)]
 enum ThreadMutation {
     /// So many messages, the last of them a result.
@@ -51,7 +51,7 @@ fn mutations() -> impl Strategy<Value = Vec<ThreadMutation>> {
     proptest::collection::vec(happening, 1..16)
 }
 
-/// What is visible of a thread.
+/// The expected view of a thread.
 #[derive(Debug, Clone)]
 enum VisibleItem {
     Human(String),
@@ -130,7 +130,7 @@ impl ExpectedContext {
         self.before.push((marker, std::mem::replace(&mut self.texts, texts)));
     }
 
-    /// What is clipped with a compaction is whole again when that is taken back.
+    /// Clips a result; undoing the compaction restores it.
     fn clip(&mut self, seq: Seq, (text, marker): (&str, Option<Seq>)) {
         let before = self.before.iter_mut().filter(|_| marker.is_none()).map(|(_, texts)| texts);
         for texts in before.chain([&mut self.texts]) {

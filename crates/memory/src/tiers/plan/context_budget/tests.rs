@@ -1,4 +1,4 @@
-//! What leaves, and what stays, whatever a context looks like.
+//! Turns that leave and turns that stay, for arbitrary contexts.
 
 use std::sync::Arc;
 

@@ -49,7 +49,12 @@ impl ChatCompleter {
         let word = &typed[start..];
         let span = Span::new(start, typed.len());
         if let Some(part) = word.strip_prefix('@') {
-            return self.files.find_similar(part).into_iter().map(|path| file_suggestion(&path, span)).collect();
+            return self
+                .files
+                .find_similar(part)
+                .into_iter()
+                .map(|path| file_suggestion(&path, span))
+                .collect();
         }
         if start == 0 {
             return word.strip_prefix('/').map(|part| command_suggestions(part, span)).unwrap_or_default();

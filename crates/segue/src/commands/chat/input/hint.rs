@@ -16,14 +16,18 @@ const CHARS_MIN: usize = 3;
 /// The hinter of the editor.
 pub(super) struct ChatHinter {
     history_hinter: DefaultHinter,
-    /// Whether the hint on the screen is an earlier line, which a key can insert. The arguments of a command cannot be inserted.
+    /// True if the hint on the screen is an earlier line, which a key can insert. The arguments of a command cannot be inserted.
     is_history_hint: bool,
     shared: Arc<Mutex<EditorState>>,
 }
 
 impl ChatHinter {
     pub(super) fn new(shared: Arc<Mutex<EditorState>>) -> Self {
-        Self { history_hinter: DefaultHinter::default().with_min_chars(CHARS_MIN), is_history_hint: false, shared }
+        Self {
+            history_hinter: DefaultHinter::default().with_min_chars(CHARS_MIN),
+            is_history_hint: false,
+            shared,
+        }
     }
 }
 

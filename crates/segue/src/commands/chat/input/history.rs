@@ -12,7 +12,7 @@ use reedline::{
 };
 
 use super::EditorState;
-use crate::exit::{ExitReason, CliFailure};
+use crate::exit::{CliFailure, ExitReason};
 
 /// The most lines that are kept.
 const LINES_MAX: usize = 1_000;
@@ -35,8 +35,9 @@ impl ChatHistory {
     pub(super) fn open(home: &Path, shared: Arc<Mutex<EditorState>>) -> Result<Self, CliFailure> {
         let path = home.join(HISTORY_FILE);
         create_private(&path)?;
-        let inner = FileBackedHistory::with_file(LINES_MAX, path.clone())
-            .map_err(|error| CliFailure::new(ExitReason::Store, format!("read {}: {error}", path.display())))?;
+        let inner = FileBackedHistory::with_file(LINES_MAX, path.clone()).map_err(|error| {
+            CliFailure::new(ExitReason::Store, format!("read {}: {error}", path.display()))
+        })?;
         Ok(Self { inner, shared })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crossterm::event::Event;
 use parking_lot::Mutex;
 use reedline::{EditCommand, EditMode, Emacs, PromptEditMode, ReedlineEvent, ReedlineRawEvent};
-use terminal::{sanitize_line, format_bytes};
+use terminal::{format_bytes, sanitize_line};
 
 use super::EditorState;
 use crate::commands::chat::message_draft::mentions;
@@ -54,8 +54,10 @@ impl PasteBuffer {
         let text = pasted.replace("\r\n", "\n").replace('\r', "\n");
         self.record_mentions(&text);
         if let Some((path, bytes)) = pasted_image(&text) {
-            let name = path.file_name().map(|name| sanitize_line(&name.to_string_lossy())).unwrap_or_default();
-            return self.add_entry(format!("image {name} {}", format_bytes(bytes)), PasteContent::Image(path));
+            let name =
+                path.file_name().map(|name| sanitize_line(&name.to_string_lossy())).unwrap_or_default();
+            return self
+                .add_entry(format!("image {name} {}", format_bytes(bytes)), PasteContent::Image(path));
         }
         let lines = text.lines().count();
         match lines > LINES_MAX || text.chars().nth(CHARS_MAX).is_some() {
@@ -80,7 +82,8 @@ impl PasteBuffer {
     /// Adds an entry and returns its label. Entries with the same description are numbered, so that each label is unique.
     fn add_entry(&mut self, description: String, content: PasteContent) -> String {
         let same = self.entries.iter().filter(|(label, _)| label[1..].starts_with(&description)).count();
-        let label = if same == 0 { format!("[{description}]") } else { format!("[{description} #{}]", same + 1) };
+        let label =
+            if same == 0 { format!("[{description}]") } else { format!("[{description} #{}]", same + 1) };
         self.entries.push((label.clone(), content));
         label
     }
@@ -247,7 +250,8 @@ mod tests {
             let mut pastes = PasteBuffer::default();
             let label = pastes.insert_paste(&form);
             assert_eq!(label, "[image a b.PNG 120 kB]", "{form}");
-            let expected = ExpandedInput { text: label.clone(), images: vec![path.clone()], ..ExpandedInput::default() };
+            let expected =
+                ExpandedInput { text: label.clone(), images: vec![path.clone()], ..ExpandedInput::default() };
             assert_eq!(pastes.expand(&label), expected);
         }
         assert_eq!(PasteBuffer::default().insert_paste("/nowhere/a.png"), "/nowhere/a.png");

@@ -4,7 +4,7 @@
 use std::io;
 
 use agent::{summary_heading, summary_markdown};
-use protocol::{HandoffSummary, SummaryItemKind, Proposal, SummaryItem};
+use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
 use serde_json::{Value, json};
 use terminal::{Screen, ask_line, ask_text, wrap};
 
@@ -41,7 +41,9 @@ impl SummaryFields {
     /// were accepted. The fields keep everything that was written, also if it was not accepted.
     pub(super) fn ask_until_accepted(&mut self, screen: &Screen, shown: &Proposal) -> io::Result<bool> {
         let instructions = match screen.is_plain() {
-            true => "There is no editor, so you are asked for each line. An answer of only - removes the line.",
+            true => {
+                "There is no editor, so you are asked for each line. An answer of only - removes the line."
+            }
             false => {
                 "There is no editor, so you are asked for each line: edit it and press Enter. An empty line is removed; Esc \
                  returns to the question."
@@ -86,11 +88,18 @@ impl SummaryFields {
 
     /// Asks for new items until the person wants no more. Returns `false` if they left before that.
     fn ask_more(&mut self, screen: &Screen) -> io::Result<bool> {
-        let kinds: Vec<String> =
-            KIND_LETTERS.iter().map(|(letter, kind)| format!("{letter} {}", summary_heading(*kind))).collect();
+        let kinds: Vec<String> = KIND_LETTERS
+            .iter()
+            .map(|(letter, kind)| format!("{letter} {}", summary_heading(*kind)))
+            .collect();
         let label = "Kind of a new item (Enter for none)";
         loop {
-            screen.print_line(wrap(&format!("Kinds: {}", kinds.join(" · ")), screen.text_columns(), "", "  "))?;
+            screen.print_line(wrap(
+                &format!("Kinds: {}", kinds.join(" · ")),
+                screen.text_columns(),
+                "",
+                "  ",
+            ))?;
             let Some(line) = ask_line(screen, label)? else { return Ok(false) };
             let letter = line.trim().chars().next().map(|letter| letter.to_ascii_lowercase());
             let kind = KIND_LETTERS.iter().find(|(known, _)| Some(*known) == letter).map(|(_, kind)| *kind);

@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use protocol::event::body::{ModelCalled, RunFailed, SubagentEnded, ToolCallDecided};
 use protocol::message::joined_text;
 use protocol::{
-    ClippedResult, Compaction, CompactionFailed, Event, EventType, Message, Run, EventBodyError, Usage,
+    ClippedResult, Compaction, CompactionFailed, Event, EventBodyError, EventType, Message, Run, Usage,
 };
 use serde_json::Value;
-use terminal::tool_calls::{format_duration, outcome_text, title};
 use terminal::marker::format_seq_range;
-use terminal::{Audience, sanitize_line, pad, shorten, format_tokens};
+use terminal::tool_calls::{format_duration, outcome_text, title};
+use terminal::{Audience, format_tokens, pad, sanitize_line, shorten};
 
 use crate::cli::OutputFormat;
 use crate::commands::CommandContext;
 use crate::commands::import::format_count;
-use crate::exit::{ExitReason, CommandResult};
+use crate::exit::{CommandResult, ExitReason};
 
 /// The number of events that one query reads.
 const PAGE_EVENTS: usize = 500;
@@ -50,7 +50,9 @@ pub(super) async fn run(context: &CommandContext, prefix: &str) -> CommandResult
                     serde_json::to_writer(&mut stdout, event)?;
                     stdout.write_all(b"\n")?;
                 }
-                OutputFormat::Text => context.screen.print_line(event_line(context, event, run.created_at))?,
+                OutputFormat::Text => {
+                    context.screen.print_line(event_line(context, event, run.created_at))?
+                }
             }
         }
         if events.len() < PAGE_EVENTS {
@@ -62,8 +64,11 @@ pub(super) async fn run(context: &CommandContext, prefix: &str) -> CommandResult
 /// Returns the heading: the run, its thread, model, status and failure.
 fn run_heading(run: &Run) -> String {
     let model = run.model.as_deref().map(|model| format!(" · {}", sanitize_line(model))).unwrap_or_default();
-    let error =
-        run.failure.as_ref().map(|failure| format!(": {}", sanitize_line(&failure.message))).unwrap_or_default();
+    let error = run
+        .failure
+        .as_ref()
+        .map(|failure| format!(": {}", sanitize_line(&failure.message)))
+        .unwrap_or_default();
     format!("run {} of thread {}{model} · {}{error}", run.run_id, run.thread_id, run.status.as_str())
 }
 
@@ -121,7 +126,11 @@ fn describe_body(event: &Event) -> Result<Option<String>, EventBodyError> {
         }
         Some(EventType::SubagentEnded) => {
             let ended: SubagentEnded = event.body()?;
-            format!("{}{}", join_fields([Some(ended.status.as_str()), ended.model.as_deref()]), usage_text(&ended.usage))
+            format!(
+                "{}{}",
+                join_fields([Some(ended.status.as_str()), ended.model.as_deref()]),
+                usage_text(&ended.usage)
+            )
         }
         Some(EventType::ResultClipped) => {
             let ClippedResult { seq, bytes, .. } = event.body()?;
@@ -171,7 +180,9 @@ fn compaction_text(marker: &SummaryMarker) -> String {
 fn usage_text(usage: &Usage) -> String {
     match usage.total_tokens() {
         0 => String::new(),
-        _ => format!(" · {} in, {} out", format_tokens(usage.input_tokens), format_tokens(usage.output_tokens)),
+        _ => {
+            format!(" · {} in, {} out", format_tokens(usage.input_tokens), format_tokens(usage.output_tokens))
+        }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use agent::{TraceSpan, SpanId, TraceSpanKind, SpanOutcome, TraceSubject};
+use agent::{SpanId, SpanOutcome, TraceSpan, TraceSpanKind, TraceSubject};
 use jiff::Timestamp;
 use protocol::Usage;
 use terminal::tool_calls::format_duration;
-use terminal::{format_dollars, sanitize_line, pad, shorten, format_tokens, width};
+use terminal::{format_dollars, format_tokens, pad, sanitize_line, shorten, width};
 
 use crate::commands::CommandContext;
 
@@ -113,7 +113,8 @@ fn draw_span(context: &CommandContext, span: &TraceSpan, lead: &str, branch: &st
     let cost = context.agent.runs().span_cost(span).map(format_dollars).unwrap_or_default();
     let columns = format!("{} {} {cost}", pad(&time, TIME_COLUMNS), pad(&tokens, TOKEN_COLUMNS));
     let gap = " ".repeat((NAME_COLUMNS + 1).saturating_sub(name_columns));
-    let line = format!("{}{name}{gap}{}", style.dim(format!("{lead}{branch}")), style.dim(columns.trim_end()));
+    let line =
+        format!("{}{name}{gap}{}", style.dim(format!("{lead}{branch}")), style.dim(columns.trim_end()));
     match outcome_text(span) {
         (text, true) => format!("{} {}", line.trim_end(), style.bad(text)),
         (text, false) if text.is_empty() => line.trim_end().to_owned(),

@@ -16,7 +16,7 @@ const BROWSER_COMMAND: &str = if cfg!(target_os = "macos") { "open" } else { "xd
 /// The name of the document that redirects a browser to the page.
 const REDIRECT_FILE_NAME: &str = "open.html";
 
-/// Whether an address contains the token.
+/// Selects whether an address contains the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenVisibility {
     /// The address contains the token: anyone who opens it is authenticated.
@@ -35,7 +35,9 @@ impl TokenVisibility {
 /// Returns the URL of the web page.
 pub(super) fn page_address(addr: SocketAddr, auth: &AuthMode, visibility: TokenVisibility) -> String {
     match (auth, visibility) {
-        (AuthMode::Token(token), TokenVisibility::WithToken) => format!("http://{addr}/#token={}", token.expose()),
+        (AuthMode::Token(token), TokenVisibility::WithToken) => {
+            format!("http://{addr}/#token={}", token.expose())
+        }
         (AuthMode::Token(_) | AuthMode::Keys | AuthMode::Disabled, _) => format!("http://{addr}/"),
     }
 }
@@ -97,7 +99,10 @@ mod tests {
         let whole = page_address(addr, &auth, TokenVisibility::WithToken);
         assert_eq!(whole, format!("http://127.0.0.1:2024/#token={}", token.expose()));
         assert_eq!(page_address(addr, &auth, TokenVisibility::WithoutToken), "http://127.0.0.1:2024/");
-        assert_eq!(page_address(addr, &AuthMode::Disabled, TokenVisibility::WithToken), "http://127.0.0.1:2024/");
+        assert_eq!(
+            page_address(addr, &AuthMode::Disabled, TokenVisibility::WithToken),
+            "http://127.0.0.1:2024/"
+        );
         let file = std::fs::File::open(folder.path()).unwrap();
         assert_eq!(TokenVisibility::for_output(&file), TokenVisibility::WithoutToken);
     }

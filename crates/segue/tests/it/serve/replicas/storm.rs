@@ -22,7 +22,7 @@ const CALLS_PER_RUN: usize = 3;
 const WAITING_CALL: usize = 2;
 /// How long the servers' leases are.
 const LEASE_SECONDS: u32 = 4;
-/// What happens when half of a batch has ended and the other half is under way; nothing when the last one is.
+/// The fault that happens when half of a batch has ended; none after the last batch.
 const FAULTS: [ServerFault; RUN_COUNT / BATCH_RUNS - 1] = [
     ServerFault::Kill,
     ServerFault::End,

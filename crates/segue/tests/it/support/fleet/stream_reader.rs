@@ -15,7 +15,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How often a reader may be sent away without having been told anything.
 const ATTEMPTS_MAX: usize = 10_000;
 
-/// What a reader was told from the beginning of a run to its end.
+/// The frames that a reader received from the beginning of a run to its end.
 #[derive(Debug)]
 pub struct StreamRecord {
     pub run: String,

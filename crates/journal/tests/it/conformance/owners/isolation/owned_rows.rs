@@ -14,7 +14,7 @@ use crate::conformance::fixtures::{
 };
 use crate::conformance::tiers::memory_fixtures::{archive_event, summarization, summary};
 
-/// What an owner has.
+/// The rows of one owner.
 #[derive(Debug, Clone)]
 pub struct OwnedRows {
     pub assistant_id: AssistantId,
@@ -28,7 +28,7 @@ pub struct OwnedRows {
     pub summary_id: SummaryId,
     pub sha256: String,
     pub key_id: String,
-    /// What only their words say.
+    /// A word that occurs only in this owner's texts.
     pub word: String,
     pub run: Run,
     pub handoff: Handoff,
@@ -146,7 +146,7 @@ pub async fn create_owned_rows(own: &ScopedStore, name: &str) -> OwnedRows {
     mine
 }
 
-/// What hangs on no thread.
+/// Returns the writes of rows that belong to no thread.
 fn unscoped_row_writes(mine: &OwnedRows, name: &str) -> Vec<Write> {
     let namespace = format!("agents/{}/notes", mine.assistant_id);
     let import = ImportSource {

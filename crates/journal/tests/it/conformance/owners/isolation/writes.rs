@@ -184,12 +184,12 @@ pub fn render_outcome(outcome: &Result<CommitReceipt>) -> String {
     }
 }
 
-/// Whether the write takes an id that nobody has yet.
+/// Returns whether the write uses an id that no row has yet.
 pub const fn is_new(write: &Write) -> bool {
     matches!(write, Write::CreateThread(_))
 }
 
-/// Whether the write is about keys, which the person at the machine gives to others.
+/// Returns whether the write is about access keys, which the local operator manages.
 pub const fn is_of_key(write: &Write) -> bool {
     matches!(write, Write::PutApiKey(_) | Write::RevokeApiKey { .. })
 }

@@ -7,12 +7,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agent::{Agent, CancellationToken, CompactionParameters, FrameSender, HomeFolder, KeepPolicy, AgentSettings};
+use agent::{
+    Agent, AgentSettings, CancellationToken, CompactionParameters, FrameSender, HomeFolder, KeepPolicy,
+};
 use jiff::Timestamp;
 use journal::{Transaction, Write};
 use protocol::{AiMessage, ContentBlock, Message, NewEvent, ThreadId, ToolMessage, ToolStatus};
 use serde_json::json;
-use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 /// Lengths of the threads, in messages.
 const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 100_000];
@@ -71,7 +73,8 @@ async fn agent(folder: &Path, server: &ScriptedServer) -> Agent {
         "[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\ncontext_tokens = {WINDOW_TOKENS}\n"
     );
     std::fs::write(home.config_path(), config).expect("the settings can be written");
-    let settings = AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
+    let settings =
+        AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
@@ -99,9 +102,11 @@ fn median(mut times: Vec<Duration>) -> f64 {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let record = ScriptedReply::text(RECORD).with_tokens(0, 0).when_body_contains("You keep the record").with_repeat();
+    let record =
+        ScriptedReply::text(RECORD).with_tokens(0, 0).when_body_contains("You keep the record").with_repeat();
     let answer = ScriptedReply::text("Mended.").with_tokens(0, 0).with_repeat();
-    let server = ScriptedServer::start(Script::new([record, answer]).with_requests_kept(1)).expect("a server starts");
+    let server =
+        ScriptedServer::start(Script::new([record, answer]).with_requests_kept(1)).expect("a server starts");
     println!(
         "{:>9}  {:>10}  {:>12}  {:>12}  {:>10}  {:>10}",
         "messages", "all of it", "first turn", "later turn", "what came", "undo"

@@ -8,12 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::{Agent, CancellationToken, FrameSender, HandoffRequestOptions, HomeFolder, PendingHandoff, AgentSettings};
+use agent::{
+    Agent, AgentSettings, CancellationToken, FrameSender, HandoffRequestOptions, HomeFolder, PendingHandoff,
+};
 use jiff::Timestamp;
 use journal::{Transaction, Write};
 use protocol::{AiMessage, ContentBlock, Decisions, Message, NewEvent, ThreadId, ToolMessage};
 use serde_json::{Value, json};
-use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 /// Lengths of the threads, in messages.
 const LENGTHS: [usize; 4] = [120, 1_000, 5_000, 50_000];
@@ -75,7 +77,8 @@ async fn agent(folder: &Path, server: &ScriptedServer) -> Agent {
         "[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\n[handoff]\nmax_refinements = 1000\n"
     );
     std::fs::write(home.config_path(), config).expect("the settings can be written");
-    let settings = AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
+    let settings =
+        AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
@@ -93,7 +96,8 @@ struct HandoffTimings {
 async fn measure_handoff(agent: &Agent, thread_id: ThreadId) -> HandoffTimings {
     let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
     let began = Instant::now();
-    let pending = agent.handoffs().request(thread_id, HandoffRequestOptions::default(), &frames, &cancel).await;
+    let pending =
+        agent.handoffs().request(thread_id, HandoffRequestOptions::default(), &frames, &cancel).await;
     let pending = pending.expect("a draft is made");
     let preview = began.elapsed();
     assert_eq!(pending.problem, None);
@@ -159,7 +163,8 @@ fn milliseconds(time: Duration) -> f64 {
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let server =
-        ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT).with_repeat()]).with_requests_kept(1)).expect("a server starts");
+        ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT).with_repeat()]).with_requests_kept(1))
+            .expect("a server starts");
     let way = model_round_trip(&server).await;
     println!("the way to the model and back: {:.3} ms, taken off preview and refine", milliseconds(way));
     println!(

@@ -7,11 +7,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings};
+use agent::{Agent, AgentSettings, CancellationToken, FrameSender, HomeFolder};
 use jiff::{Timestamp, ToSpan};
 use journal::{Transaction, Write};
 use protocol::{Message, NewEvent, ThreadId};
-use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 /// Lengths of the threads, in turns.
 const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 50_000];
@@ -66,11 +66,16 @@ async fn agent(folder: &Path, server: &ScriptedServer, memory: &str) -> Agent {
         "[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\ncontext_tokens = {WINDOW_TOKENS}\n[memory]\n{memory}\n"
     );
     std::fs::write(home.config_path(), config).expect("the settings can be written");
-    let settings = AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
+    let settings =
+        AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
-async fn cold_turn(folder: &Path, server: &ScriptedServer, (memory, thread_id): (&str, ThreadId)) -> Duration {
+async fn cold_turn(
+    folder: &Path,
+    server: &ScriptedServer,
+    (memory, thread_id): (&str, ThreadId),
+) -> Duration {
     let agent = agent(folder, server, memory).await;
     let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
     let began = Instant::now();
@@ -111,8 +116,10 @@ async fn main() {
         let worker = agent(path, &server, &tiered).await;
         let tiering = worker.memory().tiering_worker().expect("there is a model");
         let began = Instant::now();
-        let settled =
-            tiering.summarize_queue(&FrameSender::default(), &CancellationToken::new()).await.expect("it is done");
+        let settled = tiering
+            .summarize_queue(&FrameSender::default(), &CancellationToken::new())
+            .await
+            .expect("it is done");
         let transfer = began.elapsed();
         drop(worker);
         let mut left = Vec::new();

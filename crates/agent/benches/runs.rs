@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings};
+use agent::{Agent, AgentSettings, CancellationToken, FrameSender, HomeFolder};
 use futures::StreamExt;
 use protocol::{RunId, RunRequest, RunStatus};
 use serde_json::json;
-use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 /// Runs of one measurement.
 const RUNS: usize = 2_000;
@@ -75,7 +75,8 @@ fn main() {
     );
     for at_once in CONCURRENT_RUNS {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
-        let script = Script::new([ScriptedReply::from_pieces(["Some ", "words ", "said."]).with_repeat()]).with_requests_kept(1);
+        let script = Script::new([ScriptedReply::from_pieces(["Some ", "words ", "said."]).with_repeat()])
+            .with_requests_kept(1);
         let server = ScriptedServer::start(script).expect("the model starts");
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let threads = threads.expect("threads can be had");
@@ -87,13 +88,16 @@ fn main() {
                 let (agent, request) = (agent.clone(), request.clone());
                 async move { tokio::spawn(async move { measure_run(&agent, &request).await }).await }
             });
-            threads.block_on(all.buffer_unordered(at_once).fold(RunTimings::default(), async |mut sum, done| {
-                let parts = done.expect("no run panics");
-                sum.create += parts.create;
-                sum.begin += parts.begin;
-                sum.drive += parts.drive;
-                sum
-            }))
+            threads.block_on(all.buffer_unordered(at_once).fold(
+                RunTimings::default(),
+                async |mut sum, done| {
+                    let parts = done.expect("no run panics");
+                    sum.create += parts.create;
+                    sum.begin += parts.begin;
+                    sum.drive += parts.drive;
+                    sum
+                },
+            ))
         };
         work(RUNS / 10);
         let (before, began) = (processor_time(), Instant::now());

@@ -10,9 +10,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings, TraceExport};
+use agent::{Agent, AgentSettings, CancellationToken, FrameSender, HomeFolder, TraceExport};
 use protocol::{HumanMessage, ThreadId};
-use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 /// Turns of each that are measured, one step each.
 const TURNS: usize = 300;
@@ -67,7 +67,8 @@ async fn agent(folder: &Path, server: &ScriptedServer, tracing: &str) -> Agent {
     let config =
         format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"bench\"\n{tracing}", server.url());
     std::fs::write(home.config_path(), config).expect("the settings can be written");
-    let settings = AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
+    let settings =
+        AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
@@ -76,7 +77,11 @@ impl TracingSetup {
         let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
         let begun = Instant::now();
         let message = HumanMessage::text("Which part is next?");
-        self.agent.runs().send_message(self.thread_id, message, &frames, &cancel).await.expect("the turn is done");
+        self.agent
+            .runs()
+            .send_message(self.thread_id, message, &frames, &cancel)
+            .await
+            .expect("the turn is done");
         begun.elapsed()
     }
 
@@ -89,8 +94,8 @@ impl TracingSetup {
 
 #[tokio::main]
 async fn main() {
-    let server =
-        ScriptedServer::start(Script::new([ScriptedReply::text("Part 7 is next.").with_repeat()])).expect("a port is free");
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("Part 7 is next.").with_repeat()]))
+        .expect("a port is free");
     let folders: Vec<tempfile::TempDir> =
         (0..3).map(|_| tempfile::tempdir().expect("a folder can be made")).collect();
     let sending = format!("[tracing]\nendpoint = \"{}\"\ncontent = true\n", start_collector());

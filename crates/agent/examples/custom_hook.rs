@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings};
+use agent::{Agent, AgentSettings, CancellationToken, FrameSender, HomeFolder};
 use async_trait::async_trait;
 use protocol::{
     ActionRequest, AiMessage, Decision, Decisions, HumanMessage, InterruptPayload, Message, ReviewConfig,
 };
-use runtime::{InterruptRequest, StepFailure, Hook, StepContext, GraphUpdate};
+use runtime::{GraphUpdate, Hook, InterruptRequest, StepContext, StepFailure};
 use serde_json::json;
-use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 /// Asks before an answer about money counts.
 struct MoneyReview;
@@ -25,7 +25,11 @@ impl Hook for MoneyReview {
         NAME
     }
 
-    async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<GraphUpdate, StepFailure> {
+    async fn after_model(
+        &self,
+        step: &StepContext<'_>,
+        answer: &AiMessage,
+    ) -> Result<GraphUpdate, StepFailure> {
         let text = Message::Ai(answer.clone()).text();
         match step.answer(NAME) {
             // The run resumed with an answer; `agent` checked that it is one of the allowed decisions.
@@ -50,7 +54,10 @@ impl Hook for MoneyReview {
                     }],
                     workspace: None,
                 };
-                Ok(GraphUpdate { interrupts: vec![InterruptRequest { key: NAME.to_owned(), payload }], ..GraphUpdate::default() })
+                Ok(GraphUpdate {
+                    interrupts: vec![InterruptRequest { key: NAME.to_owned(), payload }],
+                    ..GraphUpdate::default()
+                })
             }
             None => Ok(GraphUpdate::default()),
         }
@@ -73,7 +80,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Agent::open(AgentSettings::new(home.clone(), folder.path())).await?.with_hook(Arc::new(MoneyReview));
     let thread = agent.threads().create(None).await?.thread_id;
     let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
-    let end = agent.runs().send_message(thread, HumanMessage::text("What does it cost?"), &frames, &cancel).await?;
+    let end =
+        agent.runs().send_message(thread, HumanMessage::text("What does it cost?"), &frames, &cancel).await?;
     println!("The run ended: {}.", end.status.as_str());
     drop(agent);
 

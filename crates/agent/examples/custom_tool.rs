@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use agent::{Agent, CancellationToken, FrameSender, HomeFolder, AgentSettings};
+use agent::{Agent, AgentSettings, CancellationToken, FrameSender, HomeFolder};
 use async_trait::async_trait;
 use model::ToolSpec;
 use protocol::HumanMessage;
-use runtime::{Channels, Frame, RepeatSafety, Tool, ToolContext, ToolOutput, GraphUpdate};
+use runtime::{Channels, Frame, GraphUpdate, RepeatSafety, Tool, ToolContext, ToolOutput};
 use serde_json::{Value, json};
-use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 /// Throws dice.
 struct DiceTool;
@@ -69,8 +69,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agent = Agent::open(AgentSettings::new(home, folder.path())).await?.with_tool(Arc::new(DiceTool));
     let thread = agent.threads().create(None).await?;
     let message = HumanMessage::text("Throw two dice.");
-    let end =
-        agent.runs().send_message(thread.thread_id, message, &FrameSender::default(), &CancellationToken::new()).await?;
+    let end = agent
+        .runs()
+        .send_message(thread.thread_id, message, &FrameSender::default(), &CancellationToken::new())
+        .await?;
     println!("The run ended: {}.", end.status.as_str());
     for entry in agent.threads().history(thread.thread_id).await? {
         println!("{}", serde_json::to_string(&entry)?);

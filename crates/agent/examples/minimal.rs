@@ -3,9 +3,9 @@
 //! `cargo run -p segue-agent --example minimal` talks to a model server that plays a script; with a key in the environment
 //! and `SEGUE_MODEL` set, the same lines talk to a real one.
 
-use agent::{Agent, CancellationToken, Frame, FrameSender, HomeFolder, SubscriptionItem, AgentSettings};
+use agent::{Agent, AgentSettings, CancellationToken, Frame, FrameSender, HomeFolder, SubscriptionItem};
 use protocol::{HumanMessage, Message};
-use test_model::{ScriptedReply, Script, ScriptedServer};
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,7 +45,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Starts the scripted model and names it in the home folder's settings.
-fn scripted_model(home: &HomeFolder, script: Script) -> Result<Option<ScriptedServer>, Box<dyn std::error::Error>> {
+fn scripted_model(
+    home: &HomeFolder,
+    script: Script,
+) -> Result<Option<ScriptedServer>, Box<dyn std::error::Error>> {
     if std::env::var_os("SEGUE_MODEL").is_some() {
         return Ok(None);
     }

@@ -49,7 +49,8 @@ fn fixture(messages: usize) -> HistoryBench {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
     let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH);
     let thread_id = thread.thread_id;
-    let mut fixture = HistoryBench { runtime, store, thread_id, last_run: RunId::generate(), _folder: folder };
+    let mut fixture =
+        HistoryBench { runtime, store, thread_id, last_run: RunId::generate(), _folder: folder };
     fixture.commit(vec![Write::CreateThread(thread)]);
     let mut kept_from = 1;
     let mut tail: std::collections::VecDeque<Seq> = std::collections::VecDeque::new();
@@ -64,7 +65,10 @@ fn fixture(messages: usize) -> HistoryBench {
         since += 2;
         if since > MESSAGES_PER_COMPACTION {
             let last_seq = tail[tail.len() - MESSAGES_KEPT];
-            writes.push(Write::Append { thread_id, events: vec![compaction_event((kept_from, last_seq), tail.len())] });
+            writes.push(Write::Append {
+                thread_id,
+                events: vec![compaction_event((kept_from, last_seq), tail.len())],
+            });
             seq += 1;
             (kept_from, since) = (last_seq + 1, 0);
             tail.drain(..tail.len() - MESSAGES_KEPT);
@@ -122,7 +126,8 @@ fn turn(thread_id: ThreadId, run_id: RunId, number: usize) -> Vec<Write> {
         created_at: now,
         updated_at: now,
     };
-    let said = |message: Message| NewEvent::from_message(&message, now).expect("text is JSON").with_run(run_id);
+    let said =
+        |message: Message| NewEvent::from_message(&message, now).expect("text is JSON").with_run(run_id);
     let events = vec![
         said(Message::human(text(number))),
         event(EventType::RunStarted, &json!({"model": "scripted/one"})).with_run(run_id),

@@ -7,8 +7,11 @@ use std::path::Path;
 
 use divan::Bencher;
 use jiff::Timestamp;
-use journal::{ItemQuery, ThreadVersion, SqliteStore, Store, SummaryQuery, Transaction, TurnSummarization, TurnQuery, Write};
-use protocol::{AssistantId, StoredItem, MediumTermSummary, Message, NewEvent, SummaryId, Thread, ThreadId};
+use journal::{
+    ItemQuery, SqliteStore, Store, SummaryQuery, ThreadVersion, Transaction, TurnQuery, TurnSummarization,
+    Write,
+};
+use protocol::{AssistantId, MediumTermSummary, Message, NewEvent, StoredItem, SummaryId, Thread, ThreadId};
 use serde_json::{Map, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -78,7 +81,12 @@ impl MemoryBench {
         let planned = |thread_id| ThreadVersion { thread_id, last_seq: TURNS };
         let threads = threads.into_iter().map(planned).collect();
         let turns = if thread.is_some() { turns.div_ceil(2) } else { turns };
-        TurnSummarization { summary, thread_id: thread.map(|thread| self.threads[thread]), turns, thread_versions: threads }
+        TurnSummarization {
+            summary,
+            thread_id: thread.map(|thread| self.threads[thread]),
+            turns,
+            thread_versions: threads,
+        }
     }
 
     fn restore_turns(&self, transfer: &TurnSummarization) {

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use journal::copy::{self, JournalLocation, CopyProgress, CopyPhase, ProgressCallback};
+use journal::copy::{self, CopyPhase, CopyProgress, JournalLocation, ProgressCallback};
 use journal::{SqliteStore, Store, Transaction, Write};
 use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
-use test_postgres::{Cluster, DataLocation, ClusterSettings};
+use test_postgres::{Cluster, ClusterSettings, DataLocation};
 
 /// Megabytes that are moved where nothing else is asked for.
 const MEGABYTES: usize = 100;
@@ -26,7 +26,8 @@ fn main() {
     let asked = std::env::args().skip(1).find_map(|text| text.parse().ok());
     let threads = asked.unwrap_or(MEGABYTES) * 1_000_000 / BYTES / EVENTS;
     let options = vec![("fsync", "on"), ("full_page_writes", "on"), ("shared_buffers", "256MB")];
-    let settings = ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
+    let settings =
+        ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
     let server = Cluster::start_with(&settings).expect("PostgreSQL is installed");
     let database = server.create_database().expect("the server runs");
     let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
@@ -43,7 +44,8 @@ fn main() {
         measure_copy("PostgreSQL to SQLite", there(), JournalLocation::File(back)).await;
         let began = Instant::now();
         let file = folder.path().join("backup.db");
-        let made = copy::backup(JournalLocation::File(first), file, Box::new(|_| ControlFlow::Continue(()))).await;
+        let made =
+            copy::backup(JournalLocation::File(first), file, Box::new(|_| ControlFlow::Continue(()))).await;
         let bytes = made.expect("it is made").expect("nobody stopped it").bytes;
         println!("backup of {} MiB in {:.1} s", bytes >> 20, began.elapsed().as_secs_f64());
     });

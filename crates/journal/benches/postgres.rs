@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use journal::{PoolSettings, PostgresStore, Store, Transaction, Write};
 use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId};
 use serde_json::json;
-use test_postgres::{Cluster, TestDatabase, DataLocation, ClusterSettings};
+use test_postgres::{Cluster, ClusterSettings, DataLocation, TestDatabase};
 
 /// How long each row of the table is measured.
 const MEASURED_TIME: Duration = Duration::from_secs(5);
@@ -21,7 +21,8 @@ const BATCH: usize = 100;
 
 fn main() {
     let options = vec![("fsync", "on"), ("full_page_writes", "on"), ("shared_buffers", "256MB")];
-    let settings = ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
+    let settings =
+        ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
     let server = Cluster::start_with(&settings).expect("PostgreSQL is installed");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use journal::{FencingToken, RunPatch, ScopedStore, SqliteStore, Store, ThreadPatch, Transaction, Write};
 use protocol::{
-    AiMessage, AssistantId, ContentBlock, Checkpoint, CheckpointId, CheckpointSource, EventType, Message, NewEvent,
-    Run, RunId, RunRequest, RunStatus, OwnerScope, StopReason, Thread, ThreadId, ThreadStatus, Usage,
+    AiMessage, AssistantId, Checkpoint, CheckpointId, CheckpointSource, ContentBlock, EventType, Message,
+    NewEvent, OwnerScope, Run, RunId, RunRequest, RunStatus, StopReason, Thread, ThreadId, ThreadStatus,
+    Usage,
 };
 use serde_json::{Map, Value, json};
 

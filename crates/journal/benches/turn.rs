@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use journal::{FencingToken, RunPatch, SqliteStore, Store, ThreadPatch, Transaction, Write};
 use protocol::{
-    AiMessage, AssistantId, ContentBlock, Checkpoint, CheckpointId, CheckpointSource, EventType, Message, NewEvent,
-    Run, RunId, RunStatus, StopReason, Thread, ThreadId, ThreadStatus, ToolMessage, ToolStatus, Usage,
+    AiMessage, AssistantId, Checkpoint, CheckpointId, CheckpointSource, ContentBlock, EventType, Message,
+    NewEvent, Run, RunId, RunStatus, StopReason, Thread, ThreadId, ThreadStatus, ToolMessage, ToolStatus,
+    Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -47,8 +48,14 @@ async fn measure(kind: TurnKind) {
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).expect("an empty folder");
     let thread = thread();
-    let mut work =
-        TurnBench { store, thread_id: thread.thread_id, before: None, text: 0, messages: 0, commits: Vec::new() };
+    let mut work = TurnBench {
+        store,
+        thread_id: thread.thread_id,
+        before: None,
+        text: 0,
+        messages: 0,
+        commits: Vec::new(),
+    };
     work.commit(None, vec![Write::CreateThread(thread)]).await;
     work.commits.clear();
     let empty = pages(&path);
@@ -117,8 +124,10 @@ impl TurnBench {
         let run_id = run.run_id;
         let started = json!({"how": "admitted", "model": run.model});
         let prompt = format!("Turn {number}: please look at the importer again, it drops the last row.");
-        let events =
-            vec![self.message_event(&Message::human(prompt), run_id), event(EventType::RunStarted, &started, run_id)];
+        let events = vec![
+            self.message_event(&Message::human(prompt), run_id),
+            event(EventType::RunStarted, &started, run_id),
+        ];
         let checkpoint = self.checkpoint(run_id, 0, Some("model"));
         let writes = vec![
             Write::AdmitRun(run),

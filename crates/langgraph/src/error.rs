@@ -23,18 +23,18 @@ pub struct ApiError {
     cause: Option<ErrorCause>,
 }
 
-/// What is logged and never told.
+/// The internal cause, which is logged and never sent.
 type ErrorCause = Box<dyn std::error::Error + Send + Sync>;
 
-/// What every failed request is answered with.
+/// The body of every failed response.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Error)]
 pub struct ErrorBody {
-    /// What failed, for people.
+    /// The failure, for people.
     pub detail: String,
-    /// What failed, for programs: one word for each kind.
+    /// The failure, for programs: one word for each kind.
     pub code: String,
-    /// What can be done about it.
+    /// The suggested remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }

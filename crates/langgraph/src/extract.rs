@@ -1,5 +1,5 @@
-//! What handlers take from a request: who calls, bodies, parameters and ids, each refused with a text that names what is
-//! wrong. Nothing is looked up here.
+//! Extractors for handlers: the caller, bodies, parameters and ids. Each rejection names the problem. Nothing is looked
+//! up here.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;

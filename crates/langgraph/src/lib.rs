@@ -2,7 +2,7 @@
 //!
 //! A handler reads a request, asks `agent` or the scheduler, and gives the answer its shape. What a run does, and which run
 //! works when, is decided in the crates below. Authentication, limits, metrics and Segue's own endpoints belong to the server
-//! that mounts [`routes`]; what both need of HTTP ([`Fault`], [`extract`], [`Caller`]) is here.
+//! that mounts [`routes`]; what both need of HTTP ([`ApiError`], [`extract`], [`Caller`]) is here.
 
 mod caller;
 mod error;

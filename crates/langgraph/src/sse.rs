@@ -15,7 +15,7 @@ use serde::Serialize;
 /// How often a client that waits is told that the server is there.
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What it is told: a comment, which is no event.
+/// The heartbeat: a comment, which is not an event.
 pub(crate) const HEARTBEAT: &[u8] = b": heartbeat\n\n";
 
 /// The last event of a stream that is over.

@@ -1,5 +1,5 @@
-//! What a run does as a stream of items, in no protocol's shape: one translator makes the items from frames, and the encoder
-//! of each protocol writes them ([`crate::modes`], [`crate::events`]).
+//! A run as a stream of items, independent of a protocol: one translator makes items from frames, and the encoder of each
+//! protocol writes them ([`crate::modes`], [`crate::events`]).
 
 pub(crate) mod follow;
 pub(crate) mod item;

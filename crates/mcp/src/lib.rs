@@ -1,7 +1,7 @@
 //! Talks to MCP servers; their tools as runtime tools.
 //!
-//! [`plan`] decides what each configured server is: ready to be started, switched off, or waiting for a person's
-//! consent, because the project's `.mcp.json` starts programs that somebody else wrote. [`Servers`] connects to those
+//! [`plan_servers`] decides what each configured server is: ready to be started, switched off, or waiting for a person's
+//! consent, because the project's `.mcp.json` starts programs that somebody else wrote. [`McpServers`] connects to those
 //! that are ready, each on its own, and hands out their tools under qualified names. Nothing a server does reaches
 //! further than its own calls: whatever it says is data, bounded and escaped.
 //!

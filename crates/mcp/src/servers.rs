@@ -97,13 +97,7 @@ impl McpServers {
             let server = if let ServerReadiness::Ready(definition) = &planned.readiness {
                 let definition = definition.clone();
                 let (workspace, kept) = (&folders.workspace, &folders.state_folder);
-                Some(Arc::new(McpServer::new(
-                    &planned.name,
-                    &planned.sha256,
-                    definition,
-                    workspace,
-                    kept,
-                )))
+                Some(Arc::new(McpServer::new(&planned.name, &planned.sha256, definition, workspace, kept)))
             } else {
                 None
             };

@@ -19,7 +19,7 @@ const OTHER_MODELS: &str = "other";
 /// How often something took how long.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DurationHistogram {
-    /// How many took at most each of [`BOUNDS`], and no less than the one before.
+    /// How many took at most each of [`DURATION_BOUNDS`], and no less than the one before.
     pub buckets: [u64; DURATION_BOUNDS.len()],
     /// How many there were, longer ones too.
     pub count: u64,

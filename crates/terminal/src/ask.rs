@@ -1,5 +1,5 @@
-//! Questions: a key out of several, a line of text, one of a list. What the answers mean is up to the caller.
+//! Questions: one key of several, a line of text, or one entry of a list. The caller decides what an answer means.
 
-pub mod text_input;
 pub mod pick;
 pub mod question;
+pub mod text_input;

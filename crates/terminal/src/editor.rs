@@ -1,5 +1,4 @@
-//! Editing a text in the person's own editor, on a private file that is removed afterwards. What the text means is up
-//! to the caller.
+//! Editing a text in the person's own editor, in a private file that is deleted afterwards.
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -11,36 +10,38 @@ use tempfile::TempPath;
 use crate::error::{Error, Result};
 use crate::keyboard;
 
-/// Editors that are tried when none is set.
+/// The editors that are used if neither `VISUAL` nor `EDITOR` is set, in this order.
 const FALLBACK_EDITORS: [&str; 2] = ["vi", "nano"];
 
-/// The exit code of a shell that could not start a program.
+/// The exit code of a shell if the program cannot be executed.
 const EXIT_NOT_EXECUTABLE: i32 = 126;
+/// The exit code of a shell if the program does not exist.
 const EXIT_NOT_FOUND: i32 = 127;
 
 /// The outcome of editing a text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EditOutcome {
-    /// It is as it was, or empty.
+    /// The text is unchanged or empty.
     Unchanged,
-    /// It is another one.
+    /// The text was changed.
     Changed {
-        /// The text.
+        /// The new text, with one newline at its end.
         text: String,
-        /// The line of the file it begins on, from 1.
+        /// The number of the line in the file on which the text begins, from 1.
         first_line: usize,
     },
 }
 
-/// Returns whether there is an editor to edit a text in.
+/// Returns whether an editor is configured or installed.
 pub fn is_available() -> bool {
     choose_editor(|name| std::env::var(name).ok(), is_usable).is_ok()
 }
 
-/// Writes `bytes` into a private file in `folder`, to be [opened](open). The file goes with the path, unless it is kept.
+/// Writes `bytes` to a new private file in `folder`, for [`edit_file`]. The file is deleted when the returned path is dropped,
+/// unless the caller keeps it.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Fails if the file cannot be written.
 pub fn create_temp_file(folder: &Path, bytes: &[u8]) -> Result<TempPath> {
     let mut file = tempfile::Builder::new().prefix("segue-").suffix(".md").tempfile_in(folder)?;
     file.write_all(bytes)?;
@@ -48,28 +49,29 @@ pub fn create_temp_file(folder: &Path, bytes: &[u8]) -> Result<TempPath> {
     Ok(file.into_temp_path())
 }
 
-/// Lets the person edit a file, and returns its bytes as they are then.
+/// Opens a file in the person's editor, waits until the editor ends, and returns the new content of the file.
 ///
 /// # Errors
-/// When no editor can be started, or it reports a failure.
+/// Fails if no editor can be started, or if it reports a failure.
 pub fn edit_file(path: &Path) -> Result<Vec<u8>> {
     let editor = choose_editor(|name| std::env::var(name).ok(), is_usable)?;
     run_editor(&editor, path)?;
-    // Read by its path: an editor may have put another file in its place.
+    // The file is read by its path, because an editor may have replaced it with another file.
     Ok(fs::read(path)?)
 }
 
-/// Lets the person edit `text` in a file in `folder`; `head` explains, as a comment that is not part of the text.
+/// Opens `text` in the person's editor, in a private file in `folder`. `head` is an explanation at the top of the file, in a
+/// comment that is not part of the text.
 ///
 /// # Errors
-/// When no editor can be started, or it reports a failure: nothing is taken over then.
+/// Fails if no editor can be started, or if it reports a failure; then the edited text is discarded.
 pub fn edit_text(folder: &Path, head: &str, text: &str) -> Result<EditOutcome> {
     let editor = choose_editor(|name| std::env::var(name).ok(), is_usable)?;
     let mut file = tempfile::Builder::new().prefix("segue-").suffix(".md").tempfile_in(folder)?;
     write!(file, "<!--\n{}\n-->\n{text}", head.replace("-->", "->"))?;
     file.flush()?;
     run_editor(&editor, file.path())?;
-    // Read by its path: an editor may have put another file in its place.
+    // The file is read by its path, because an editor may have replaced it with another file.
     let file = fs::read_to_string(file.path())?;
     let edited = strip_header(&file);
     let first_line = 1 + file[..file.len() - edited.len()].matches('\n').count();
@@ -79,6 +81,7 @@ pub fn edit_text(folder: &Path, head: &str, text: &str) -> Result<EditOutcome> {
     })
 }
 
+/// Runs the editor on a file until it ends.
 fn run_editor(editor: &str, path: &Path) -> Result<()> {
     let mut command = editor_command(editor, path);
     let status = keyboard::run_in_cooked_mode(|| command.status())
@@ -92,13 +95,15 @@ fn run_editor(editor: &str, path: &Path) -> Result<()> {
     }
 }
 
+/// Returns the configured editor, else the first fallback that `exists` accepts.
 fn choose_editor(variable: impl Fn(&str) -> Option<String>, exists: impl Fn(&str) -> bool) -> Result<String> {
-    let set = ["VISUAL", "EDITOR"].into_iter().filter_map(variable).find(|value| !value.trim().is_empty());
+    let configured =
+        ["VISUAL", "EDITOR"].into_iter().filter_map(variable).find(|value| !value.trim().is_empty());
     let fallback = || FALLBACK_EDITORS.into_iter().find(|name| exists(name)).map(str::to_owned);
-    set.or_else(fallback).ok_or(Error::NoEditor)
+    configured.or_else(fallback).ok_or(Error::NoEditor)
 }
 
-/// Returns whether an editor that nobody set can be used: it draws on a terminal, and would wait for ever without one.
+/// Returns whether a fallback editor can be used. It needs a terminal: without one, it would wait forever.
 fn is_usable(name: &str) -> bool {
     std::io::stdin().is_terminal() && is_on_path(name)
 }
@@ -108,7 +113,8 @@ fn is_on_path(name: &str) -> bool {
     std::env::split_paths(&folders).any(|folder: PathBuf| folder.join(name).is_file())
 }
 
-/// The variable may hold arguments and quotes, which are the shell's to read.
+/// Returns the command that opens a file in the editor. A shell parses the configured text, which may contain arguments and
+/// quotes.
 #[cfg(unix)]
 fn editor_command(editor: &str, file: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
@@ -116,6 +122,7 @@ fn editor_command(editor: &str, file: &Path) -> Command {
     command
 }
 
+/// Returns the command that opens a file in the editor. Arguments in the configured text are separated by blanks.
 #[cfg(not(unix))]
 fn editor_command(editor: &str, file: &Path) -> Command {
     let mut words = editor.split_whitespace();
@@ -124,10 +131,11 @@ fn editor_command(editor: &str, file: &Path) -> Command {
     command
 }
 
+/// Returns the text without the comment at its top, if it has one.
 fn strip_header(text: &str) -> &str {
     let text = text.trim_start_matches('\u{feff}').trim_start();
-    let rest = text.strip_prefix("<!--").and_then(|rest| rest.split_once("-->")).map(|(_, rest)| rest);
-    rest.map_or(text, |rest| rest.strip_prefix('\n').unwrap_or(rest))
+    let body = text.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")).map(|(_, body)| body);
+    body.map_or(text, |body| body.strip_prefix('\n').unwrap_or(body))
 }
 
 #[cfg(test)]
@@ -142,11 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn the_editor_is_the_one_that_is_set_else_one_that_is_there() {
-        let check = |set: &[(&str, &str)], there: &[&str], expected: Option<&str>| {
-            let variable =
-                |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-            let chosen = choose_editor(variable, |name| there.contains(&name));
+    fn the_configured_editor_is_used_else_one_that_is_installed() {
+        let check = |variables: &[(&str, &str)], installed: &[&str], expected: Option<&str>| {
+            let variable = |name: &str| {
+                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            };
+            let chosen = choose_editor(variable, |name| installed.contains(&name));
             assert_eq!(chosen.ok().as_deref(), expected);
         };
         check(&[("VISUAL", "code -w"), ("EDITOR", "ed")], &["vi"], Some("code -w"));

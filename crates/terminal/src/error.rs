@@ -1,4 +1,4 @@
-//! Errors of a terminal that the caller handles differently. How they are told to a person is up to the caller.
+//! The errors of operations on a terminal. The caller reports them.
 
 use std::io;
 use std::process::ExitStatus;
@@ -18,17 +18,17 @@ pub enum Error {
     /// The editor cannot be started.
     #[error("start `{editor}`: {reason}")]
     EditorNotStarted {
-        /// The editor, as it was set.
+        /// The editor as it is configured.
         editor: String,
-        /// Why it did not start.
+        /// The reason of the failure.
         reason: String,
     },
-    /// The editor ended with a failure, so that its text is not used.
+    /// The editor ended with a failure, so the edited text is not used.
     #[error("edit the text: `{editor}` ended with {status}")]
     EditorFailed {
-        /// The editor, as it was set.
+        /// The editor as it is configured.
         editor: String,
-        /// How it ended.
+        /// The exit status of the editor.
         status: ExitStatus,
     },
     /// A person stopped the work, and did not wait for its end.

@@ -1,5 +1,5 @@
-//! The keyboard while nobody asks for a line: keys are not shown, wait until they are read, and Enter is Enter. The
-//! line editor and the questions set a mode of their own on top of this one. It reads no keys itself.
+//! The modes of the terminal between prompts: keys are not echoed, stay unread until the next prompt, and Enter stays a carriage
+//! return. The line editor and the questions set modes of their own on top of these. This file reads no keys.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -12,49 +12,53 @@ use crate::screen::{CursorMode, Screen};
 use crate::signals::SignalModeGuard;
 use crate::text::style::is_dumb_terminal;
 
-/// Keys typed while the program works are kept for the next prompt as long as this lives.
+/// A guard that keeps keys for the next prompt while the program works.
 ///
-/// Left to the terminal, they would be echoed into the answer, an Enter among them would reach the editor as a
-/// newline, and Ctrl-C would throw away what was typed before it.
+/// With the terminal's own modes, keys would be echoed into the answer, an Enter would reach the editor as a newline, and Ctrl-C
+/// would discard the keys before it.
 #[derive(Debug)]
 pub struct NoEchoGuard {
     saved_modes: Termios,
 }
 
 impl NoEchoGuard {
-    /// Sets the mode; `None` where the program cannot draw over what it shows, and so shows no typed keys itself.
+    /// Sets the modes; they are restored when the guard is dropped. Returns `None` if rows cannot be redrawn, because then the
+    /// program cannot show typed keys itself.
     ///
     /// # Errors
-    /// When the terminal cannot be asked or set.
+    /// Fails if the modes cannot be read or set.
     pub fn enable(screen: &Screen) -> io::Result<Option<Self>> {
         if screen.cursor == CursorMode::Fixed {
             return Ok(None);
         }
-        let before = tcgetattr(stdin())?;
-        let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-        quiet.local_modes.insert(LocalModes::NOFLSH);
-        quiet.input_modes.remove(InputModes::ICRNL);
-        quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
-        quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(stdin(), OptionalActions::Now, &quiet)?;
-        Ok(Some(Self { saved_modes: before }))
+        let saved_modes = tcgetattr(stdin())?;
+        let mut modes = saved_modes.clone();
+        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        modes.local_modes.insert(LocalModes::NOFLSH);
+        modes.input_modes.remove(InputModes::ICRNL);
+        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(stdin(), OptionalActions::Now, &modes)?;
+        Ok(Some(Self { saved_modes }))
     }
 }
 
 impl Drop for NoEchoGuard {
     fn drop(&mut self) {
-        // Nothing can be done about a terminal that went away.
+        // A terminal that was closed cannot be restored.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.saved_modes);
     }
 }
 
-/// The terminal tells a paste from typed keys as long as this lives.
+/// A guard that makes the terminal mark pasted text (bracketed paste).
 #[derive(Debug)]
 pub struct BracketedPasteGuard;
 
 impl BracketedPasteGuard {
-    /// Asks the terminal for it; `None` where the program cannot steer it.
+    /// Enables bracketed paste; it is disabled when the guard is dropped. Returns `None` if the terminal cannot be controlled.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     pub fn enable(screen: &Screen) -> io::Result<Option<Self>> {
         if screen.cursor == CursorMode::Fixed {
             return Ok(None);
@@ -69,27 +73,27 @@ impl BracketedPasteGuard {
 impl Drop for BracketedPasteGuard {
     fn drop(&mut self) {
         let mut stdout = io::stdout().lock();
-        // Nothing can be done about a terminal that went away.
+        // A terminal that was closed cannot be restored.
         let _ = stdout.write_all(b"\x1b[?2004l").and_then(|()| stdout.flush());
     }
 }
 
-/// The terminal as the program found it, to be put back where it ends without coming to its end.
+/// The modes of the terminal at the start of the program. They are restored if the program exits without dropping its guards.
 #[derive(Debug)]
 pub struct SavedTerminalModes {
     modes: Termios,
 }
 
 impl SavedTerminalModes {
-    /// Returns the modes of the terminal; `None` where there is none.
+    /// Returns the current modes; `None` if there is no terminal.
     pub fn capture() -> Option<Self> {
         tcgetattr(stdin()).ok().map(|modes| Self { modes })
     }
 
-    /// Puts the terminal back, with what the line editor may have switched on.
+    /// Restores the modes, disables bracketed paste and shows the cursor, because the line editor may have changed these.
     pub fn restore(&self) {
         let mut stdout = io::stdout();
-        // Nothing can be done about a terminal that went away.
+        // A terminal that was closed cannot be restored.
         if stdout.is_terminal() && !is_dumb_terminal() {
             let _ = stdout.write_all(b"\x1b[?2004l\x1b[?25h\r\n").and_then(|()| stdout.flush());
         }
@@ -97,23 +101,24 @@ impl SavedTerminalModes {
     }
 }
 
-/// Runs `work`, which is another program, with the terminal as programs expect to find it.
+/// Runs `work`, which starts another program, with the terminal in the modes that programs expect (cooked mode). The current
+/// modes are restored afterwards.
 pub fn run_in_cooked_mode<T>(work: impl FnOnce() -> T) -> T {
-    let before = tcgetattr(stdin()).ok();
-    if let Some(before) = &before {
-        let mut usual = before.clone();
-        usual.local_modes.insert(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
-        usual.input_modes.insert(InputModes::ICRNL);
-        usual.output_modes.insert(OutputModes::OPOST);
-        usual.special_codes[SpecialCodeIndex::VMIN] = 1;
-        // Without a terminal there is nothing to lend.
-        let _ = tcsetattr(stdin(), OptionalActions::Now, &usual);
+    let saved_modes = tcgetattr(stdin()).ok();
+    if let Some(saved_modes) = &saved_modes {
+        let mut cooked = saved_modes.clone();
+        cooked.local_modes.insert(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        cooked.input_modes.insert(InputModes::ICRNL);
+        cooked.output_modes.insert(OutputModes::OPOST);
+        cooked.special_codes[SpecialCodeIndex::VMIN] = 1;
+        // If the modes cannot be set, the other program sets what it needs.
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &cooked);
     }
-    // Ctrl-C is meant for the other program; where signals cannot be listened to it ends both.
-    let _keys = SignalModeGuard::for_key_input().ok();
-    let done = work();
-    if let Some(before) = before {
-        let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
+    // Ctrl-C is meant for the other program. If the listener cannot be started, it ends both programs.
+    let _key_input = SignalModeGuard::for_key_input().ok();
+    let result = work();
+    if let Some(saved_modes) = saved_modes {
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &saved_modes);
     }
-    done
+    result
 }

@@ -1,13 +1,13 @@
-//! How things look: Markdown, code, changes, tool calls, task lists, summaries and what they rest on, markers, what fills
-//! a window, what was found. It reads no keys.
+//! Renders Markdown, code, diffs, tool calls, summaries with their coverage and facts, compaction cards, the usage of the
+//! context window, and search hits.
 
-pub mod tool_calls;
 pub mod carry_over;
 pub mod code;
-pub mod diff;
+pub mod context_window;
 pub mod coverage;
-pub mod search_hits;
+pub mod diff;
 pub mod markdown;
 pub mod marker;
+pub mod search_hits;
 pub mod summary;
-pub mod context_window;
+pub mod tool_calls;

@@ -1,4 +1,4 @@
-//! Work under way: what it says is shown, what is typed meanwhile is kept, and Ctrl-C stops it.
+//! The view of running work: its output is shown, keys that are typed meanwhile are kept, and Ctrl-C stops the work.
 
 pub mod live_rows;
 pub mod progress;

@@ -1,23 +1,23 @@
-//! The screen: where lines go, how wide they may be, and whether anyone can answer.
+//! The screen: the output of the program, its width, and the abilities of its reader.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use crate::text::style::{Style, is_dumb_terminal};
 
-/// Columns where the width is not known.
+/// The width if it cannot be determined.
 const COLUMNS_DEFAULT: usize = 80;
-/// The narrowest screen that is laid out for.
+/// The smallest width for which lines are laid out.
 const COLUMNS_MIN: usize = 40;
-/// The widest line of running text; longer ones are hard to read.
+/// The widest line of running text. Longer lines are hard to read.
 const TEXT_COLUMNS_MAX: usize = 100;
 
 /// The kind of reader at the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
-    /// Keys can be read and answers shown.
+    /// A person at a terminal, who can answer questions.
     Person,
-    /// A pipe or a file.
+    /// A program: the input or the output is a pipe or a file.
     Program,
 }
 
@@ -30,30 +30,30 @@ pub enum CursorMode {
     Fixed,
 }
 
-/// How a terminal is drawn on.
+/// The way in which the program draws on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrawMode {
-    /// As far as the terminal can: with colour, and over what was drawn.
+    /// With all abilities of the terminal: colour, and rows that are redrawn.
     Live,
-    /// Line under line, without colour; questions are answered by the line.
+    /// Line by line without colour. Questions are answered with a line.
     Plain,
 }
 
-/// Where lines go.
+/// The output of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen {
-    /// How text is emphasised.
+    /// The emphasis of text.
     pub style: Style,
-    /// The columns of a line.
+    /// The width of a line, in columns.
     pub columns: usize,
-    /// The reader.
+    /// The kind of reader.
     pub audience: Audience,
-    /// The ability to overwrite rows.
+    /// The ability to redraw rows.
     pub cursor: CursorMode,
 }
 
 impl Screen {
-    /// Returns the screen of this process. Without a `style`, it is the one that fits stdout.
+    /// Returns the screen of this process. If `style` is `None`, the default style of stdout is used.
     pub fn new(style: Option<Style>, drawing: DrawMode) -> Self {
         let stdout = io::stdout();
         let audience = match stdout.is_terminal() && io::stdin().is_terminal() {
@@ -71,50 +71,59 @@ impl Screen {
         Self { style, columns: detect_columns(&stdout), audience, cursor }
     }
 
-    /// Returns whether a person sits at it who is shown every line once, and nothing that moves.
+    /// Returns whether the reader is a person who is shown every line once, without redrawing.
     pub fn is_plain(&self) -> bool {
         self.audience == Audience::Person && self.cursor == CursorMode::Fixed
     }
 
-    /// Measures the screen again: a person may have changed its width.
+    /// Measures the width again, because the person may have resized the terminal.
     pub fn update_width(&mut self) {
         self.columns = detect_columns(&io::stdout());
     }
 
-    /// Returns the columns of a line of running text.
+    /// Returns the width of a line of running text, in columns.
     pub fn text_columns(&self) -> usize {
         self.columns.min(TEXT_COLUMNS_MAX)
     }
 
     /// Writes a line to stdout.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     pub fn print_line(&self, text: impl Display) -> io::Result<()> {
         writeln!(io::stdout().lock(), "{text}")
     }
 
     /// Writes lines to stdout.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     pub fn print_lines(&self, lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         lines.into_iter().try_for_each(|line| writeln!(stdout, "{line}"))
     }
 
-    /// Writes text to stdout at once, without a newline of its own.
+    /// Writes text to stdout without adding a newline, and flushes stdout.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     pub fn write(&self, text: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
         stdout.flush()
     }
 
-    /// Writes a line to stderr, for what is not the command's result.
+    /// Writes a line to stderr, for text that is not part of the command's result.
     pub fn print_to_stderr(&self, text: impl Display) {
-        // Whoever closed stderr does not want to know.
+        // A closed stderr is no failure of the command.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 }
 
-/// The width of a terminal is measured; elsewhere it is what `COLUMNS` says.
+/// Returns the width of an output: of a terminal its measured width, else the value of `COLUMNS`.
 pub fn detect_columns(output: &impl IsTerminal) -> usize {
-    let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
+    let from_variable = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
     let measured = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
-    let found = if output.is_terminal() { measured().or_else(named) } else { named() };
-    found.filter(|columns| *columns > 0).unwrap_or(COLUMNS_DEFAULT).max(COLUMNS_MIN)
+    let columns = if output.is_terminal() { measured().or_else(from_variable) } else { from_variable() };
+    columns.filter(|columns| *columns > 0).unwrap_or(COLUMNS_DEFAULT).max(COLUMNS_MIN)
 }

@@ -1,6 +1,5 @@
-//! Signals that ask the program to stop: Ctrl-C, SIGTERM and SIGHUP. Work that is watched is asked to stop and keeps what
-//! had arrived; where the program waits for a person it puts the terminal back and ends. What stopping means to the work
-//! is decided by whoever watches it.
+//! The signals that stop the program: Ctrl-C (SIGINT), SIGTERM and SIGHUP. During work, a signal is forwarded to the work, which
+//! decides how to stop. While the program waits for a person, a signal restores the terminal and ends the program.
 
 use std::io;
 use std::sync::OnceLock;
@@ -11,67 +10,84 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::keyboard::SavedTerminalModes;
 
-/// Signals after which the program ends although its work did not notice.
+/// The number of signals after which the program ends even if its work does not react.
 const SIGNALS_BEFORE_EXIT: usize = 3;
-/// The exit code of a process that a signal ends, as shells have it for Ctrl-C.
+/// The default exit code after a signal: the one that shells report for Ctrl-C (128 + SIGINT).
 const EXIT_CODE_DEFAULT: u8 = 130;
-/// The hint after Ctrl-C at a prompt that cannot show it itself.
-const INTERRUPT_HINT: &str = "\nCtrl-C once more, Ctrl-D or /quit leaves.\n> ";
+/// The hint after Ctrl-C at a prompt without a line editor.
+const INTERRUPT_HINT: &str = "\nPress Ctrl-C again, or Ctrl-D, or write /quit, to leave.\n> ";
 
-/// The present effect of a signal.
+/// The effect of a signal.
 #[derive(Debug)]
 enum SignalMode {
-    /// It ends the program.
+    /// A signal ends the program.
     Exit,
-    /// It goes to the work under way.
-    Forward { sender: UnboundedSender<()>, sent_count: usize },
-    /// Ctrl-C is a key, or is meant for another program; the others end this one.
+    /// A signal is forwarded to the current work.
+    Forward {
+        sender: UnboundedSender<()>,
+        /// The number of signals that were forwarded.
+        sent_count: usize,
+    },
+    /// Ctrl-C is a key, or is meant for another program. The other signals end the program.
     KeyInput,
-    /// Ctrl-C leaves a prompt when it comes twice; the others end the program.
-    Prompt { pressed: bool },
+    /// A second Ctrl-C ends the program. The other signals end it at once.
+    Prompt {
+        /// True if Ctrl-C was pressed once.
+        pressed: bool,
+    },
 }
 
+/// The state that the listener and the rest of the program share.
 #[derive(Debug)]
 struct SignalState {
     mode: SignalMode,
-    /// True if the program was asked to exit, not only to stop its work.
+    /// True if the program was asked to exit, and not only to stop its work.
     is_exiting: bool,
-    /// The terminal as it was found.
+    /// The modes of the terminal when the program started.
     saved_modes: Option<SavedTerminalModes>,
 }
 
-/// An action before a signal ends the process; it returns the exit code.
+/// An action before a signal ends the process. It returns the exit code.
 type ExitAction = fn() -> u8;
 
-static STATE: Mutex<SignalState> = Mutex::new(SignalState { mode: SignalMode::Exit, is_exiting: false, saved_modes: None });
-/// Why the signals cannot be listened to, if so.
+/// The state of the process. Signals concern the whole process, so it is global.
+static STATE: Mutex<SignalState> =
+    Mutex::new(SignalState { mode: SignalMode::Exit, is_exiting: false, saved_modes: None });
+/// The result of starting the listener.
 static LISTENER_RESULT: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
-
+/// The action of [`set_exit_action`].
 static EXIT_ACTION: OnceLock<ExitAction> = OnceLock::new();
 
-/// Sets what is done before a signal ends the process; it returns the exit code. Only the first call counts.
+/// Sets the action before a signal ends the process. It returns the exit code. Only the first call has an effect.
 pub fn set_exit_action(action: ExitAction) {
     let _ = EXIT_ACTION.set(action);
 }
 
-/// Signals do something else as long as this lives.
+/// A guard that changes the effect of signals until it is dropped.
 #[derive(Debug)]
 pub struct SignalModeGuard {
     previous_mode: Option<SignalMode>,
 }
 
 impl SignalModeGuard {
+    /// Sets the mode and starts the listener if it does not run yet.
     fn enter(mode: SignalMode) -> io::Result<Self> {
         ensure_listening()?;
         Ok(Self { previous_mode: Some(std::mem::replace(&mut STATE.lock().mode, mode)) })
     }
 
-    /// Ctrl-C is a key like others, or belongs to a program that has the terminal.
+    /// Makes Ctrl-C an ordinary key, or leaves it to another program that uses the terminal.
+    ///
+    /// # Errors
+    /// Fails if the listener cannot be started.
     pub fn for_key_input() -> io::Result<Self> {
         Self::enter(SignalMode::KeyInput)
     }
 
-    /// A line is read the way the terminal gives it.
+    /// Sets the mode of a prompt without a line editor, which a second Ctrl-C leaves.
+    ///
+    /// # Errors
+    /// Fails if the listener cannot be started.
     pub fn for_prompt() -> io::Result<Self> {
         Self::enter(SignalMode::Prompt { pressed: false })
     }
@@ -79,13 +95,13 @@ impl SignalModeGuard {
 
 impl Drop for SignalModeGuard {
     fn drop(&mut self) {
-        if let Some(before) = self.previous_mode.take() {
-            STATE.lock().mode = before;
+        if let Some(previous) = self.previous_mode.take() {
+            STATE.lock().mode = previous;
         }
     }
 }
 
-/// The signals that come while work is under way.
+/// A receiver of the signals that arrive during work. Signals are forwarded to it until it is dropped.
 #[derive(Debug)]
 pub struct SignalReceiver {
     receiver: UnboundedReceiver<()>,
@@ -93,16 +109,17 @@ pub struct SignalReceiver {
 }
 
 impl SignalReceiver {
-    /// Takes them as long as this lives.
+    /// Starts to forward signals to a new receiver.
     ///
     /// # Errors
-    /// When they cannot be listened to.
+    /// Fails if the listener cannot be started.
     pub fn subscribe() -> io::Result<Self> {
-        let (to, come) = unbounded_channel();
-        Ok(Self { receiver: come, _mode_guard: SignalModeGuard::enter(SignalMode::Forward { sender: to, sent_count: 0 })? })
+        let (sender, receiver) = unbounded_channel();
+        let mode_guard = SignalModeGuard::enter(SignalMode::Forward { sender, sent_count: 0 })?;
+        Ok(Self { receiver, _mode_guard: mode_guard })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal. Cancel safe: no signal is lost if the future is dropped.
     pub async fn recv(&mut self) {
         if self.receiver.recv().await.is_none() {
             std::future::pending().await
@@ -110,43 +127,45 @@ impl SignalReceiver {
     }
 }
 
-/// Returns whether the program was asked to end, and not only what it was doing.
+/// Returns whether the program was asked to exit, and not only to stop its work.
 pub fn is_exiting() -> bool {
     STATE.lock().is_exiting
 }
 
-/// Says that the program ends: a person does not even wait for the work to stop.
+/// Records that the program exits, because a person does not wait for the work to stop.
 pub fn request_exit() {
     STATE.lock().is_exiting = true;
 }
 
-/// Begins to listen, once. A thread of its own does, for at a prompt all others wait for a key.
+/// Starts the listener once. It has a thread of its own, because at a prompt all other threads may wait for a key.
 fn ensure_listening() -> io::Result<()> {
     LISTENER_RESULT.get_or_init(|| spawn_listener().map_err(|error| error.kind())).map_err(io::Error::from)
 }
 
+/// Starts the thread of the listener, and waits until it listens.
 fn spawn_listener() -> io::Result<()> {
     STATE.lock().saved_modes = SavedTerminalModes::capture();
-    let (told, ready) = std::sync::mpsc::channel();
+    let (started, ready) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let listened = tokio::runtime::Builder::new_current_thread()
+        let result = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()
-            .and_then(|runtime| runtime.block_on(listen_loop(&told)));
-        if let Err(error) = listened {
-            // Nobody waits any more once listening has begun.
-            let _ = told.send(Err(error));
+            .and_then(|runtime| runtime.block_on(listen_loop(&started)));
+        if let Err(error) = result {
+            // An error after the start has no receiver any more.
+            let _ = started.send(Err(error));
         }
     })?;
     ready.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
-async fn listen_loop(told: &std::sync::mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+/// Handles signals forever, after it has reported through `started` that it listens.
+async fn listen_loop(started: &std::sync::mpsc::Sender<io::Result<()>>) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    // Whoever started listening waits for this.
-    let _ = told.send(Ok(()));
+    // `spawn_listener` waits for this message.
+    let _ = started.send(Ok(()));
     loop {
         tokio::select! {
             Some(()) = interrupt.recv() => handle_signal(SignalRequest::Stop),
@@ -165,29 +184,32 @@ enum SignalRequest {
     Exit,
 }
 
-fn handle_signal(asked: SignalRequest) {
+/// Forwards a signal, or ends the program, as the mode says.
+fn handle_signal(request: SignalRequest) {
     let mut state = STATE.lock();
-    state.is_exiting |= asked == SignalRequest::Exit;
-    let ends = match (&mut state.mode, asked) {
-        (SignalMode::Forward { sender: to, sent_count: sent }, _) => {
-            *sent += 1;
-            to.send(()).is_err() || *sent >= SIGNALS_BEFORE_EXIT
+    state.is_exiting |= request == SignalRequest::Exit;
+    let ends_program = match (&mut state.mode, request) {
+        (SignalMode::Forward { sender, sent_count }, _) => {
+            *sent_count += 1;
+            sender.send(()).is_err() || *sent_count >= SIGNALS_BEFORE_EXIT
         }
-        (SignalMode::Exit, _) | (SignalMode::KeyInput | SignalMode::Prompt { .. }, SignalRequest::Exit) => true,
+        (SignalMode::Exit, _) | (SignalMode::KeyInput | SignalMode::Prompt { .. }, SignalRequest::Exit) => {
+            true
+        }
         (SignalMode::KeyInput, SignalRequest::Stop) => false,
         (SignalMode::Prompt { pressed }, SignalRequest::Stop) => {
             let was_pressed = std::mem::replace(pressed, true);
             if !was_pressed {
-                // A terminal that cannot be written to is left by the next one.
+                // If the hint cannot be written, the next Ctrl-C still ends the program.
                 let _ = io::Write::write_all(&mut io::stdout(), INTERRUPT_HINT.as_bytes());
                 let _ = io::Write::flush(&mut io::stdout());
             }
             was_pressed
         }
     };
-    if ends {
-        if let Some(usual) = &state.saved_modes {
-            usual.restore();
+    if ends_program {
+        if let Some(saved_modes) = &state.saved_modes {
+            saved_modes.restore();
         }
         let code = EXIT_ACTION.get().map_or(EXIT_CODE_DEFAULT, |action| action());
         std::process::exit(i32::from(code));

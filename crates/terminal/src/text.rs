@@ -1,8 +1,8 @@
-//! Text for a terminal: made safe, emphasised, measured, wrapped and set in tables. It knows nothing of what it says.
+//! Text for a terminal: sanitizing, emphasis, measuring, wrapping and tables. This module does not know what a text means.
 
 pub mod amount;
-pub mod timestamp;
 pub mod sanitize;
 pub mod style;
 pub mod table;
+pub mod timestamp;
 pub mod wrap;

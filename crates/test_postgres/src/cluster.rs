@@ -27,7 +27,7 @@ impl Cluster {
     /// Starts a server like the shared one.
     ///
     /// # Errors
-    /// As for [`Database::create`].
+    /// As for [`TestDatabase::create`].
     pub fn start() -> Result<Self, Error> {
         Self::start_with(&ClusterSettings::default())
     }
@@ -35,7 +35,7 @@ impl Cluster {
     /// Starts a server with settings of its own.
     ///
     /// # Errors
-    /// As for [`Database::create`].
+    /// As for [`TestDatabase::create`].
     pub fn start_with(settings: &ClusterSettings) -> Result<Self, Error> {
         let (users, folder) = shared::create_server_folder(settings.data_location)?;
         let running = ServerLease::start_own(users, folder, settings)?;
@@ -47,7 +47,7 @@ impl Cluster {
     /// `None`, with a message for the log of the test, when the test may not mount one: it is not run as root.
     ///
     /// # Errors
-    /// As for [`Database::create`].
+    /// As for [`TestDatabase::create`].
     pub fn start_on_small_disk(mebibytes: u32) -> Result<Option<Self>, Error> {
         let Some(user) = PostgresPrograms::find()?.user else {
             eprintln!("no small disk: only root may mount one");
@@ -114,7 +114,7 @@ impl Cluster {
     /// Stops it and has it begin again.
     ///
     /// # Errors
-    /// As for [`Self::stop`] and [`Self::begin`].
+    /// As for [`Self::stop`] and [`Self::start_again`].
     pub fn restart(&self) -> Result<(), Error> {
         self.stop()?;
         self.start_again()

@@ -1,6 +1,6 @@
 //! PostgreSQL for tests: real servers of their own, and a proxy that breaks the way to them; used by tests only.
 //!
-//! - [`Database::create`] is what most tests want: an empty database, gone when it is dropped. All processes of a test
+//! - [`TestDatabase::create`] is what most tests want: an empty database, gone when it is dropped. All processes of a test
 //!   run share one server, which the first of them starts and which stops some seconds after the last has ended.
 //! - [`Cluster::start`] is for a test that stops, crashes or pauses its server, or wants other settings.
 //! - [`Proxy::start`] is for a test of broken networks.

@@ -1,5 +1,5 @@
 //! Permission rules for tool calls: rules of the settings, rules that a person asked to remember, and defaults.
-//! [`decide`] is the whole decision and changes nothing; [`crate::ToolApproval`] asks the person.
+//! [`decide_call`] is the whole decision and changes nothing; [`crate::ToolApproval`] asks the person.
 //!
 //! A rule names a tool, `read_file`, or a tool and its subject, `edit_file(src/**)`, `execute(cargo test *)`. A rule
 //! about the paths of `edit_file` also applies to `write_file`, and one about those of `read_file` to `grep`, to the

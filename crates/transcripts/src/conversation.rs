@@ -44,8 +44,8 @@ pub struct TranscriptProblem {
 
 /// Receives conversations one after the other: `begin`, its entries, `end`.
 pub trait TranscriptSink {
-    /// A conversation starts. Its [`source_key`](Conversation::source_key) is final; title, model and parent may still
-    /// be learned and are complete at [`end`](Self::end).
+    /// A conversation starts. Its [`source_key`](ConversationInfo::source_key) is final; title, model and parent may still
+    /// be learned and are complete at [`end`](Self::end_conversation).
     ///
     /// # Errors
     /// When it cannot be taken; reading stops.

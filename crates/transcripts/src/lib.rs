@@ -1,8 +1,8 @@
 //! Other agents' session files, read into one vocabulary.
 //!
-//! [`detect`] says which agent wrote a [`Source`], [`read`] gives its conversations to a [`Sink`] entry by entry, and
-//! [`discover`](discover::discover) finds the sessions of agents installed on this machine. Reading is streaming: memory
-//! grows with the longest record, not with the file. A damaged record is a [`Problem`] and never the end.
+//! [`detect_format`] detects which agent wrote a [`TranscriptSource`], [`read_conversations`] passes its conversations to a [`TranscriptSink`] entry by entry, and
+//! [`discover`](discover::discover_sessions) finds the sessions of agents installed on this machine. Reading is streaming: memory
+//! grows with the longest record, not with the file. A damaged record is a [`TranscriptProblem`] and never the end.
 //!
 //! Deliberately absent: storage, models, and any rule about what to do with a conversation.
 

@@ -54,7 +54,7 @@ impl TranscriptSource {
         &self.display_name
     }
 
-    /// Returns the size in bytes, the end point of [`Sink::progress`](crate::Sink::progress); 0 when unknown.
+    /// Returns the size in bytes, the end point of [`Sink::progress`](crate::TranscriptSink::report_progress); 0 when unknown.
     pub fn bytes(&self) -> u64 {
         self.path.metadata().map_or(0, |metadata| metadata.len())
     }

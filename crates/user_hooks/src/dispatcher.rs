@@ -88,13 +88,13 @@ impl HookDispatcher {
             tracing::warn!(
                 hook,
                 occasion = occasion.as_str(),
-                "failed to tell the hook `{hook}` of {} before the program ended",
+                "failed to deliver {} to the hook `{hook}` before the program ended",
                 occasion.as_str()
             );
             self.tracker.record_missed(MissedHookCall {
                 hook,
                 event: occasion,
-                reason: "tell it before the program ended".to_owned(),
+                reason: "finish the call before the program ended".to_owned(),
             });
         }
     }
@@ -152,7 +152,7 @@ impl HookCallTracker {
             occasion = occasion.as_str(),
             thread_id = %payload.thread_id,
             run_id = payload.run_id.map(tracing::field::display),
-            "failed to tell the hook `{name}` of {}: failed to {reason}", occasion.as_str()
+            "failed to deliver {} to the hook `{name}`: failed to {reason}", occasion.as_str()
         );
         self.record_missed(MissedHookCall { hook: name.to_owned(), event: occasion, reason });
     }

@@ -248,7 +248,7 @@ fn beginnings(source: &SourceFile) -> Vec<Finding> {
     for comment in source.comments.iter().filter(|comment| is_first_doc_line(source, comment.line)) {
         let first = comment.text.trim_start_matches(['/', '!']).split_whitespace().next().unwrap_or_default();
         let word = first.trim_end_matches([',', ':']);
-        if REFUSED_BEGINNINGS.contains(&word) {
+        if REFUSED_BEGINNINGS.contains(&word) && !is_model_schema(source, comment.line) {
             let what = format!("the first line of docs begins with `{word}`");
             findings.push(source.finding(
                 comment.line,
@@ -258,6 +258,15 @@ fn beginnings(source: &SourceFile) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Returns whether the doc comment is a description in the JSON Schema of a tool, which models read and a snapshot pins.
+fn is_model_schema(source: &SourceFile, line: usize) -> bool {
+    let item = source.lines[line..].iter().skip_while(|text| text.trim().starts_with("///"));
+    let derives =
+        item.take_while(|text| text.trim().starts_with("#[")).any(|text| text.contains("JsonSchema"));
+    let enclosing = source.lines[..line].iter().rev().find(|text| text.contains("derive("));
+    derives || enclosing.is_some_and(|text| text.contains("JsonSchema"))
 }
 
 /// Returns whether the line is a doc comment and the line above it is none.

@@ -31,7 +31,7 @@ pub(super) struct CommandEnvelope {
     id: i64,
     /// `run.start`, `input.respond` or `agent.getTree`.
     method: String,
-    /// What the command is about.
+    /// The parameters of the command.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     params: Option<Map<String, Value>>,
@@ -49,7 +49,7 @@ impl CommandError {
     }
 }
 
-/// What becomes of a command that cannot be done: an answer of the protocol, or of HTTP.
+/// The response to a command that cannot be done: an error of the protocol, or of HTTP.
 enum CommandFailure {
     Protocol(CommandError),
     Http(ApiError),

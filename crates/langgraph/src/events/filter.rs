@@ -1,4 +1,4 @@
-//! What of a thread's events a client wants: channels, namespaces, how deep, and from where on.
+//! The filter of a client on a thread's events: channels, namespaces, depth, and the position to start from.
 
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -25,11 +25,11 @@ pub(super) const HISTORY_CHANNEL: &str = "history";
 /// The most channels or namespaces of one request.
 const ENTRIES_MAX: usize = 64;
 
-/// What a client wants to see.
+/// A client's filter on events.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
 pub(crate) struct EventFilterBody {
-    /// What sorts of event: `values`, `updates`, `messages`, `tools`, `lifecycle`, `input`, `checkpoints`, `tasks`, `custom`,
+    /// The channels: `values`, `updates`, `messages`, `tools`, `lifecycle`, `input`, `checkpoints`, `tasks`, `custom`,
     /// `custom:<name>`, `history`.
     channels: Option<Vec<String>>,
     /// Where they come from: each is the beginning of a namespace.
@@ -40,7 +40,7 @@ pub(crate) struct EventFilterBody {
     since: Option<u64>,
 }
 
-/// What a client wants to see, checked.
+/// A validated filter on events.
 #[derive(Debug, Clone)]
 pub(crate) struct EventFilter {
     channels: Vec<String>,

@@ -51,11 +51,11 @@ struct ThreadEventStream {
     thread_id: ThreadId,
     runs: ThreadRuns,
     run: Option<RunFollower>,
-    /// What no run tells of, if that is wanted.
+    /// Events outside runs, if the client wants them.
     out_of_run: Option<OutOfRunEvents>,
     /// When there may be some of it.
     changes: Option<ThreadChanges>,
-    /// Whether it came with a place, and it is not known yet whether it is behind.
+    /// True if the client sent a position and it is not known yet whether events are missing behind it.
     needs_gap_check: bool,
     writer: ChannelWriter,
 }

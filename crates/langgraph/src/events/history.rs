@@ -24,9 +24,9 @@ struct StoredEventPayload<'a> {
     event_type: &'a str,
     run_id: Option<RunId>,
     created_at: Timestamp,
-    /// What people are shown of it, as the history has it.
+    /// The history entry of the event, if people are shown it.
     entry: Option<HistoryEntry>,
-    /// What it says, where people are not shown it.
+    /// The content of the event, if it has no history entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a RawValue>,
 }
@@ -57,7 +57,7 @@ fn send_history<T: Serialize>(out: &mut ChannelWriter, data: impl FnOnce() -> T)
     out.send(ChannelEvent::new(HISTORY_CHANNEL, data));
 }
 
-/// What was stored of a thread that no run tells of: names, what somebody took back, what was put into its state.
+/// Events of a thread outside runs: names, rewinds and state updates.
 #[derive(Debug)]
 pub(super) struct OutOfRunEvents {
     thread_id: ThreadId,

@@ -51,7 +51,7 @@ pub(super) struct ChannelEvent<'a, T> {
     pub(super) namespace: &'a [&'a str],
     /// The node it comes from.
     pub(super) node: Option<&'a str>,
-    /// What it says.
+    /// The data of the event.
     pub(super) data: T,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct ChannelWriter {
     namespace: Arc<str>,
     position: FramePosition,
     next_ordinal: u32,
-    /// What tells an event from the one that had its place before, for clients that know that one.
+    /// A suffix that tells an event from the one that had its position before, for clients that know that one.
     id_suffix: String,
     /// The number of the last event, sent or not.
     last_number: u64,

@@ -1,5 +1,5 @@
-//! What the model says, as chunks: deltas while it speaks, and a last one that completes the message, so that the chunks
-//! together are the message that is stored. When a message begins and ends is decided by the translator.
+//! Messages of a model as chunks: deltas while it streams and a last chunk that completes the message, so that the chunks
+//! together equal the stored message. The translator decides when a message starts and ends.
 
 use serde::Serialize;
 use serde_json::value::RawValue;

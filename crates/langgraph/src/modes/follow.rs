@@ -39,9 +39,9 @@ pub(crate) struct RunModeStream {
     run: RunFollower,
     origin: RunOrigin,
     writer: ModeWriter,
-    /// Whether what the journal tells of an ended run was gone on with: there is no more to it than that.
+    /// True if the journal's events of an ended run were replayed; no more events follow.
     is_replayed: bool,
-    /// What the client came with, where it had to be read anew: going away from it may stop the run.
+    /// The reader that the client came with, if the run had to be read anew. Dropping it may stop the run.
     original_reader: Option<RunReader>,
     /// Stops the run when the client goes away that wants so.
     _cancel_on_drop: Option<CancelOnDrop>,
@@ -64,7 +64,7 @@ pub(crate) enum EndMarker {
     RunDone,
 }
 
-/// What becomes of a run when a client goes away that joined it.
+/// The effect on a run when a client that joined it disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DisconnectAction {
     /// It goes on.
@@ -82,12 +82,12 @@ pub(crate) struct RejoinOptions {
     pub(crate) on_disconnect: DisconnectAction,
 }
 
-/// What became of the rest of a run where its stream ends before it.
+/// The delivery of the rest of a run whose stream ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StreamTail {
     /// Nobody has told it yet.
     Unsent,
-    /// What is durable of it was told just now.
+    /// The durable part has just been sent.
     Sent,
 }
 

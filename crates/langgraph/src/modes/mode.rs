@@ -9,13 +9,13 @@ pub(crate) enum StreamMode {
     Always,
     /// The whole state.
     Values,
-    /// What each step wrote.
+    /// The updates that each step wrote.
     Updates,
-    /// What the model says, as it says it: `messages-tuple`.
+    /// The model's messages, streamed as they arrive: `messages-tuple`.
     MessagesTuple,
     /// The same, each time with all that was said so far: `messages`.
     Messages,
-    /// What tools and steps tell beside that.
+    /// Custom events of tools and steps.
     Custom,
     /// Steps as they begin and end.
     Tasks,
@@ -51,7 +51,7 @@ pub(crate) struct UnknownModes {
 }
 
 impl StreamModes {
-    /// What is sent to everybody, and nothing else.
+    /// Events that every client receives, and nothing else.
     pub(crate) const NONE: Self = Self(1 << StreamMode::Always as u16);
 
     /// Returns the parts of these names; none at all means `values`. Names that mean nothing here are passed over as long

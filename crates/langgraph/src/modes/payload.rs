@@ -1,4 +1,4 @@
-//! What the modes say of messages, steps and points of the thread's past.
+//! The payloads of the modes for messages, steps and checkpoints.
 
 use agent::ThreadSnapshot;
 use jiff::Timestamp;

@@ -22,12 +22,12 @@ use crate::streams::follow::{ChunkStream, StreamWriter, ThreadEvent, ThreadRuns,
 use crate::streams::recent_runs::RecentRuns;
 use crate::streams::translate::{PartialMessagePolicy, RunTranslator, missed_messages};
 
-/// What a client wants to see of the runs.
+/// The events of runs that a client wants to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThreadStreamKind {
-    /// What each was asked to stream.
+    /// The modes that each run was requested with.
     RunModes,
-    /// That they begin and end.
+    /// The start and the end of runs.
     Lifecycle,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct ThreadStreamStart {
     missed_runs: MissedRuns,
 }
 
-/// Whether runs came and went unseen.
+/// Records whether runs ended while the client was not connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MissedRuns {
     None,
@@ -234,7 +234,7 @@ struct MissedRun {
     rank: MissedRunRank,
 }
 
-/// Whether others are told behind a run.
+/// Selects whether events of other runs follow behind a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MissedRunRank {
     Earlier,

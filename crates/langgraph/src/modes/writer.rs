@@ -25,15 +25,15 @@ pub(crate) enum EventSlot {
     TaskStarted,
     /// The same, in its envelope.
     TaskStartedDebug,
-    /// What was said, as a chunk.
+    /// A message chunk.
     Chunk,
-    /// Who says it.
+    /// The metadata of a message.
     MessageMetadata,
-    /// What was said so far.
+    /// The message so far.
     Message,
-    /// What a tool or step tells.
+    /// A custom event of a tool or step.
     Custom,
-    /// What a step wrote.
+    /// The update of a step.
     Update,
     /// A step ended.
     TaskEnded,
@@ -79,7 +79,7 @@ pub(crate) const fn last_event_at(at: FramePosition) -> EventId {
     EventId { position: at, index: EventSlot::CheckpointDebug as u32 }
 }
 
-/// Whether events carry ids: only on a stream one can come back to.
+/// Selects whether events carry ids. Only resumable streams have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventIds {
     Sent,

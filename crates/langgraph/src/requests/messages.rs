@@ -13,7 +13,8 @@ use self::block_form::BlockForm;
 pub(crate) use self::block_form::client_content_blocks;
 use self::content::ClientContent;
 
-/// What a message has beside its content that is kept with it, under `as` the type it was sent as where ours is another.
+/// The fields of a message beside its content that are stored with it; a message type that Segue does not have is stored
+/// under `as`.
 const PRESERVED_FIELDS: [&str; 3] = ["name", "additional_kwargs", "artifact"];
 
 /// The id that removes every message.
@@ -28,13 +29,13 @@ const ID_BYTES_MAX: usize = 256;
 /// The most bytes of what a message has beside its content.
 const FIELDS_BYTES_MAX: usize = 64 << 10;
 
-/// What is wrong with a client's message.
+/// A problem with a client's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {reason}")]
 pub(crate) struct MessageError {
     /// Where, such as `messages[0].content`.
     pub(crate) at: String,
-    /// What.
+    /// The problem.
     pub(crate) reason: String,
 }
 
@@ -78,7 +79,7 @@ fn message_error(at: impl Into<String>, reason: impl Into<String>) -> MessageErr
     MessageError { at: at.into(), reason: reason.into() }
 }
 
-/// What a client's message is.
+/// The role of a client's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClientRole {
     Human,

@@ -15,7 +15,7 @@ const COPY_NODE: &str = "__copy__";
 /// Reads a change of the thread's state at `point`, or at its head.
 ///
 /// # Errors
-/// [`ThreadError::StateChange`] with what cannot be read.
+/// [`ThreadError::InvalidStateChange`] with what cannot be read.
 pub fn read_state_update(
     thread_id: ThreadId,
     values: Option<Map<String, Value>>,

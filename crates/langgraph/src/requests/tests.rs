@@ -1,4 +1,4 @@
-//! What requests ask for, one line each.
+//! The parsed form of requests, one line each.
 
 use agent::MessageChange;
 use protocol::{Message, RunId};

@@ -36,7 +36,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
 /// Which assistants to list; every set field must match.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct AssistantSearch {
-    /// What their metadata must contain.
+    /// Fields that their metadata must contain.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
     /// Their name.
@@ -145,7 +145,7 @@ struct AssistantGraphNode {
     /// Always `runnable`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// What it is.
+    /// The data of the node.
     data: AnyObject,
 }
 
@@ -156,7 +156,7 @@ struct AssistantGraphEdge {
     source: String,
     /// To there.
     target: String,
-    /// Whether it is taken only sometimes.
+    /// True for a conditional edge.
     conditional: bool,
 }
 
@@ -188,19 +188,19 @@ async fn graph(caller: Caller, path: PathParams) -> Result<Json<AssistantGraph>,
 struct AssistantSchemas {
     /// The assistant's name.
     graph_id: String,
-    /// What a run is given.
+    /// The schema of a run's input.
     #[schema(value_type = Object)]
     input_schema: Value,
-    /// What it returns.
+    /// The schema of a run's output.
     #[schema(value_type = Object)]
     output_schema: Value,
-    /// What a thread holds.
+    /// The schema of a thread's state.
     #[schema(value_type = Object)]
     state_schema: Value,
     /// How a run can be configured.
     #[schema(value_type = Object)]
     config_schema: Value,
-    /// What a run can be told beside its input.
+    /// The schema of a run's configuration.
     #[schema(value_type = Object)]
     context_schema: Value,
 }

@@ -138,7 +138,7 @@ async fn head_state(caller: &Caller, thread_id: ThreadId) -> Result<ThreadState,
 /// A change of a thread's state.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct StateUpdate {
-    /// What is put: messages by their ids, other fields as they are.
+    /// The new values: messages by their ids, other fields as they are.
     #[schema(value_type = Option<Object>)]
     values: Option<Value>,
     /// The node that is taken to have put it.
@@ -196,7 +196,7 @@ struct StateHistoryQuery {
     limit: Option<usize>,
     /// Only those before this point: its id, or an object that has it.
     before: Option<StateHistoryCursor>,
-    /// What their metadata must contain.
+    /// Fields that their metadata must contain.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
     /// Of which graph.
@@ -259,7 +259,7 @@ async fn query_states(
     .await
 }
 
-/// What is still to be listed of a thread's past.
+/// A scan over the past states of a thread.
 struct StateHistoryScan {
     before: Option<CheckpointId>,
     remaining: usize,

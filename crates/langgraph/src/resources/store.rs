@@ -29,7 +29,7 @@ struct StoreItem {
     namespace: Vec<String>,
     /// Its name there.
     key: String,
-    /// What is kept.
+    /// The stored value.
     #[schema(value_type = Object)]
     value: Map<String, Value>,
     /// When the name was first used.
@@ -45,14 +45,14 @@ impl From<protocol::StoredItem> for StoreItem {
     }
 }
 
-/// What to keep.
+/// An item to store.
 #[derive(Debug, Deserialize, ToSchema)]
 struct StoreItemPut {
     /// Where: labels from the widest to the narrowest.
     namespace: Vec<String>,
     /// The name there.
     key: String,
-    /// What: an object.
+    /// The value: an object.
     #[schema(value_type = Object)]
     value: Map<String, Value>,
     /// Minutes after which it goes: `null`, for it stays until it is removed.
@@ -106,12 +106,12 @@ async fn delete(caller: Caller, JsonBody(name): JsonBody<StoreItemKey>) -> Resul
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What to look for.
+/// A search for items.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct StoreItemQuery {
     /// Only namespaces that begin with these labels.
     namespace_prefix: Option<Vec<String>>,
-    /// What fields must be: a value, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`.
+    /// Conditions on fields: a value, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`.
     #[schema(value_type = Option<Object>)]
     filter: Option<Map<String, Value>>,
     /// Words to rank by; without any, what was put last comes first.
@@ -123,7 +123,7 @@ struct StoreItemQuery {
     offset: Option<usize>,
 }
 
-/// What was found.
+/// The items that were found.
 #[derive(Debug, Serialize, ToSchema)]
 struct StoreSearchResults {
     /// The items.

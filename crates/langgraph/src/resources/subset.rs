@@ -1,4 +1,4 @@
-//! Whether a value contains another one, as searches ask: an object contains one with fewer fields, a list one whose
+//! Containment of values, as searches need it: an object contains one with fewer fields, a list contains one whose
 //! elements it has all.
 
 use serde_json::{Map, Value};

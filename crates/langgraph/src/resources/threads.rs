@@ -49,7 +49,7 @@ struct ThreadCreate {
     /// Notes about it.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
-    /// What becomes of the call when there is a thread with that id: `raise` or `do_nothing`.
+    /// The behaviour if a thread with that id exists: `raise` or `do_nothing`.
     if_exists: Option<IfThreadExists>,
     /// Changes of its state to begin with.
     supersteps: Option<Vec<Superstep>>,
@@ -59,7 +59,7 @@ struct ThreadCreate {
     _ttl: Option<Map<String, Value>>,
 }
 
-/// What becomes of a call when there is a thread with that id.
+/// The behaviour if a thread with that id exists.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum IfThreadExists {
@@ -80,7 +80,7 @@ struct Superstep {
 /// A change of a thread's state.
 #[derive(Debug, Deserialize, ToSchema)]
 struct SuperstepUpdate {
-    /// What is put.
+    /// The new values.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     values: Option<Map<String, Value>>,

@@ -10,39 +10,39 @@ use crate::error::ApiError;
 use crate::extract::parse_checkpoint_id;
 use crate::modes::mode::StreamModes;
 
-/// What a client sends for a run. What it does not know of is passed over, and `null` counts as not given.
+/// The body of a request for a run. Unknown fields are ignored, and `null` counts as missing.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RunBody {
     /// The assistant, by id or by name.
     pub assistant_id: String,
-    /// What is put in: `{"messages": […]}` begins a turn, nothing goes on where the thread stands.
+    /// The input: `{"messages": […]}` starts a turn; without input the run resumes at the thread's checkpoint.
     #[serde(default)]
     input: Option<Value>,
     /// An answer, a change of the state, a place to go; it wins over `input`.
     #[serde(default)]
     command: Option<CommandBody>,
-    /// What is streamed: one mode or several.
+    /// The stream modes: one or several.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
     pub stream_mode: Option<OneOrMany>,
-    /// Whether what happens in sub-agents is streamed too.
+    /// True to stream events of sub-agents too.
     #[serde(default)]
     stream_subgraphs: Option<bool>,
-    /// Whether the stream has ids and is kept for those who come back.
+    /// True to give the stream ids and to keep it for clients that reconnect.
     #[serde(default)]
     stream_resumable: Option<bool>,
-    /// What becomes of the run when this client goes away.
+    /// The effect on the run when this client disconnects.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     on_disconnect: Option<DisconnectMode>,
-    /// What becomes of it when the thread is busy.
+    /// The strategy when the thread is busy.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     multitask_strategy: Option<MultitaskStrategy>,
-    /// Whether a thread that does not exist is made.
+    /// The behaviour if the thread does not exist.
     #[serde(default)]
     pub if_not_exists: Option<IfNotExistsBody>,
-    /// What becomes of a run's own thread at its end, where it was not given one.
+    /// The fate of a run's own thread at its end, if the request named no thread.
     #[serde(default)]
     pub on_completion: Option<OnCompletion>,
     /// `tags`, `recursion_limit`, `configurable`.
@@ -72,7 +72,7 @@ pub(crate) struct RunBody {
     /// Where to tell of the end.
     #[serde(default)]
     webhook: Option<String>,
-    /// Whether an answer to a question that does not wait is refused.
+    /// True to refuse an answer to a question that is not pending.
     #[serde(default)]
     strict_resume: Option<bool>,
     /// Kept to be read back; every step is durable.
@@ -122,7 +122,7 @@ pub(crate) struct CommandBody {
     pub(crate) goto: Option<Value>,
 }
 
-/// Whether a thread that does not exist is made.
+/// The behaviour if the thread does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum IfNotExistsBody {
@@ -132,7 +132,7 @@ pub(crate) enum IfNotExistsBody {
     Reject,
 }
 
-/// What becomes of a run's own thread at its end.
+/// The fate of a run's own thread at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnCompletion {

@@ -25,7 +25,7 @@ pub(super) struct RunWaiter {
     thread_id: ThreadId,
     run_id: RunId,
     source: ResultSource,
-    /// What the client came with, where the end is found elsewhere: going away from it may stop the run.
+    /// The reader that the client came with, if the end is found elsewhere. Dropping it may stop the run.
     original_reader: Option<RunReader>,
     observed: ObservedRun,
     heartbeat: Interval,
@@ -42,7 +42,7 @@ enum ResultSource {
 #[error("wait for the run: the server is stopping")]
 struct ResponseAborted;
 
-/// What was found of a run whose end was not told.
+/// The outcome of looking up a run whose end was not received.
 enum LookupOutcome {
     /// Where it goes on, or how it ended.
     Found,
@@ -50,7 +50,7 @@ enum LookupOutcome {
     ShuttingDown,
 }
 
-/// What was seen of the run.
+/// The frames of the run that were received.
 #[derive(Default)]
 struct ObservedRun {
     /// The newest state: the event it ends with, and what it holds beside messages.

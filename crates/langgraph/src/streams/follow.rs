@@ -51,7 +51,7 @@ pub(crate) struct RunFollower {
     /// The run's frames, wherever it works; `None` when nothing follows.
     pub(crate) reader: Option<RunReader>,
     pub(crate) translator: RunTranslator,
-    /// Whether the client was told that frames are missing before the next one.
+    /// True if the client was told that frames are missing before the next one.
     pub(crate) has_sent_gap: bool,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct ThreadRuns {
     _open_guard: OpenStreamGuard,
 }
 
-/// What comes next on a thread.
+/// The next event of a thread.
 pub(crate) enum ThreadEvent {
     /// A heartbeat is due.
     Heartbeat,

@@ -59,9 +59,9 @@ pub(crate) struct MessageDelta<'a> {
     /// The message so far, with this piece.
     pub(crate) message: &'a StreamedMessage,
     pub(crate) text: &'a str,
-    /// Whether it is in a segment of its own.
+    /// The segment that the delta belongs to.
     pub(crate) segment: SegmentChange,
-    /// Whether the message begins with it.
+    /// True if the message starts with it.
     pub(crate) opens_message: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct ToolCallAnnouncement<'a> {
     pub(crate) index: usize,
     pub(crate) call_id: &'a str,
     pub(crate) name: &'a str,
-    /// Whether the message begins with it.
+    /// True if the message starts with it.
     pub(crate) opens_message: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct ToolCallAnnouncement<'a> {
 #[derive(Debug)]
 pub(crate) struct StoredMessage<'a> {
     pub(crate) message: &'a StateMessage,
-    /// What was streamed of it.
+    /// The streamed part of the message.
     pub(crate) streamed: Option<StreamedMessage>,
     pub(crate) route: MessageRoute,
 }
@@ -98,7 +98,7 @@ pub(crate) enum MessageRoute {
     Journal,
 }
 
-/// What a step wrote.
+/// The update of a step.
 #[derive(Debug)]
 pub(crate) struct StepWrites<'a> {
     pub(crate) node: &'a str,
@@ -135,14 +135,14 @@ pub(crate) struct CheckpointMark {
     pub(crate) created_at: Timestamp,
 }
 
-/// What an encoder needs of the translator, beyond what frames hold.
+/// Items that an encoder needs in addition to those of the frames.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EncoderNeeds {
     pub(crate) checkpoints: bool,
     pub(crate) messages: bool,
-    /// What was streamed of a message so far.
+    /// True to pass the streamed part of a message.
     pub(crate) streamed_messages: bool,
-    /// What was stored as the run was admitted.
+    /// True to pass the events that were stored with the admission.
     pub(crate) admission: bool,
 }
 

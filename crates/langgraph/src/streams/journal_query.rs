@@ -1,4 +1,5 @@
-//! What the journal has to say before a frame can be told: asked for where frames are translated, and read here.
+//! Queries of the journal that a frame needs before it can be translated. The translator requests them; they are executed
+//! here.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use protocol::{CheckpointId, Event, RunRef, Seq, ThreadId};
 /// Events that are stored as a run is admitted, at most.
 const ADMISSION_EVENTS_MAX: usize = 100;
 
-/// What has to be given before a frame can be told.
+/// A query that must be answered before a frame can be translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalQuery {
     /// Nothing.
@@ -22,7 +23,7 @@ pub(crate) enum JournalQuery {
     Admission(RunRef, Seq),
 }
 
-/// What is given.
+/// The answer to a query.
 #[derive(Debug)]
 pub(crate) enum JournalReply {
     /// Nothing.

@@ -1,5 +1,5 @@
-//! What every item of a run says of where it comes from: the run, its thread, its assistant, the step. Nothing here
-//! changes while the run works, but the step.
+//! The origin of every item of a run: the run, its thread, its assistant and the step. Only the step changes while the
+//! run is active.
 
 use std::sync::{Arc, OnceLock};
 
@@ -30,11 +30,11 @@ pub(crate) struct RunOrigin {
     pub(crate) metadata: Map<String, Value>,
     /// The tags of the client.
     pub(crate) tags: Vec<String>,
-    /// Whether the client wants to see what sub-agents do.
+    /// Selects whether the client receives items of sub-agents.
     pub(crate) subgraphs: SubgraphStreaming,
 }
 
-/// Whether what happens in sub-agents is told.
+/// Selects whether items of sub-agents are streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubgraphStreaming {
     Included,
@@ -48,9 +48,9 @@ pub(crate) struct CurrentStep {
     pub(crate) number: u64,
     /// The point that it begins at, where that is known.
     pub(crate) start_checkpoint: Option<CheckpointId>,
-    /// Whether it was told of: a step that does nothing is not.
+    /// True if the step was announced; a step without effect is not.
     pub(crate) is_announced: bool,
-    /// What is sent with each of its messages, once it was needed.
+    /// The metadata of each of its messages, computed on first use.
     pub(crate) message_metadata: OnceLock<Arc<RawValue>>,
 }
 

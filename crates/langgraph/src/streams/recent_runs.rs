@@ -1,5 +1,5 @@
-//! What came and went on a thread while a client was not there: which of its runs have ended, and whether the client is
-//! told of them by frames that are kept. What the journal has of the others is told by whoever follows the thread.
+//! The runs of a thread that ended while a client was not connected, and whether frames of them are still available. Runs
+//! without frames are replayed from the journal by the follower of the thread.
 
 use agent::RunFilter;
 use protocol::{Event, EventType, Run, RunId, RunStatus, Seq, ThreadId};

@@ -1,13 +1,13 @@
 //! A message that the model streams, as far as it came.
 
-/// What a segment of a message is.
+/// The kind of a message segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentKind {
     Text,
     Reasoning,
 }
 
-/// Whether a piece begins a segment.
+/// Selects whether a delta starts a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentChange {
     Opened,

@@ -18,7 +18,7 @@ pub(crate) struct StreamTranscript {
     messages: Vec<Arc<RawValue>>,
     /// The newest message among them.
     last_seq: Seq,
-    /// Whether they are all there.
+    /// True if all messages are present.
     is_complete: bool,
 }
 

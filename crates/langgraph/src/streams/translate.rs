@@ -20,7 +20,7 @@ use crate::streams::streamed_message::{SegmentKind, StreamedMessage};
 use crate::streams::transcript::{StreamTranscript, changes_transcript, raw_message};
 use crate::wire::failure::WireRunFailure;
 
-/// What becomes of a message when frames are lost while it is streamed.
+/// The handling of a message when frames are lost while it is streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartialMessagePolicy {
     /// It is completed: the rest of it follows what was sent.
@@ -51,7 +51,7 @@ pub(crate) struct RunTranslator {
     subagents: BTreeMap<String, RunTranslator>,
     /// The newest message of those that were given.
     newest_message: Option<Arc<StateMessage>>,
-    /// What was given for the next frame.
+    /// The query results for the next frame.
     checkpoints: Option<Box<CheckpointStates>>,
     /// The events of the admission that were given.
     admission_events: Vec<Event>,
@@ -61,7 +61,7 @@ pub(crate) struct RunTranslator {
     channels: Map<String, Value>,
     is_changed: bool,
     interrupts: Vec<Interrupt>,
-    /// Whether frames were lost since the step began.
+    /// True if frames were lost since the step started.
     has_lost_frames: bool,
     /// The last event that was told of instead of lost frames.
     caught_up_seq: Seq,

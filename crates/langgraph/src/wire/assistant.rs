@@ -32,13 +32,13 @@ pub(crate) struct Assistant {
     pub graph_id: String,
     /// Its name, once more.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the assistant.
     pub description: Option<String>,
     /// Always 1.
     pub version: u32,
     /// How its runs are configured.
     pub config: AnyObject,
-    /// What its runs are given.
+    /// The default context of its runs.
     pub context: AnyObject,
     /// `created_by` is `system`.
     pub metadata: AnyObject,

@@ -9,7 +9,7 @@ pub(crate) struct WireRunFailure {
     /// The name of the class of errors, such as `EmptyInputError`.
     #[serde(rename = "error")]
     pub(crate) name: &'static str,
-    /// What happened.
+    /// The message of the failure.
     pub(crate) message: String,
 }
 

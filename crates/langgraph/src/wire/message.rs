@@ -26,7 +26,7 @@ struct WireMessage<'a> {
     role_fields: RoleFields<'a>,
 }
 
-/// What only one kind of message has.
+/// The fields that only one kind of message has.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum RoleFields<'a> {

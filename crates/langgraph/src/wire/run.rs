@@ -43,9 +43,9 @@ pub(crate) struct WireRun {
     pub updated_at: String,
     /// The client's notes, and whose run it is.
     pub metadata: AnyObject,
-    /// What was asked.
+    /// The arguments of the request.
     pub kwargs: AnyObject,
-    /// What became of it on a busy thread.
+    /// The strategy on a busy thread.
     #[schema(pattern = "^(reject|rollback|interrupt|enqueue)$")]
     pub multitask_strategy: &'static str,
 }

@@ -22,7 +22,7 @@ pub(crate) struct ThreadState {
     pub values: StateValues,
     /// The nodes that would be executed next; none when nothing is to be done.
     pub next: Vec<String>,
-    /// What is to be done, or asked.
+    /// The next tasks, with their questions.
     pub tasks: Vec<ThreadTask>,
     /// How it came about.
     #[schema(value_type = Option<Object>)]
@@ -33,7 +33,7 @@ pub(crate) struct ThreadState {
     pub checkpoint: Option<Checkpoint>,
     /// The point before.
     pub parent_checkpoint: Option<Checkpoint>,
-    /// What waits for an answer.
+    /// The pending interrupts.
     pub interrupts: Vec<Interrupt>,
     /// The id of its point, once more.
     #[serde(rename = "checkpoint_id")]
@@ -70,7 +70,7 @@ pub(crate) struct ThreadTask {
     pub path: Vec<String>,
     /// How it failed.
     pub error: Option<String>,
-    /// What it asks.
+    /// The questions of the task.
     pub interrupts: Vec<Interrupt>,
     /// Its own point.
     #[schema(value_type = Option<Object>)]
@@ -78,18 +78,18 @@ pub(crate) struct ThreadTask {
     /// Its own state.
     #[schema(value_type = Option<Object>)]
     pub state: Option<Value>,
-    /// What it returned.
+    /// The result of the task.
     #[schema(value_type = Option<Object>)]
     pub result: Option<Value>,
 }
 
-/// What waits for an answer. It has exactly these two fields: clients unpack it into a type of theirs.
+/// A pending interrupt. It has exactly these two fields, because clients unpack it into a type of their own.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Interrupt {
     /// 32 lowercase hex digits.
     #[schema(pattern = "^[0-9a-f]{32}$")]
     pub id: String,
-    /// What is asked.
+    /// The question.
     pub value: Value,
 }
 

@@ -12,7 +12,7 @@ use super::failure::WireRunFailure;
 use super::state::{Interrupt, StateValues, ThreadTask, pending_tasks};
 use super::{AnyObject, thread_status, timestamp};
 
-/// What of a thread's metadata is nobody's business on the wire: where on this machine it works.
+/// Metadata of a thread that is not sent: its folder on this machine.
 const HIDDEN_METADATA: [&str; 1] = [agent::WORKSPACE_KEY];
 
 /// The fields of a thread, as a search may choose among them. The last are known to clients and may have nothing here.
@@ -52,15 +52,15 @@ pub(crate) struct WireThread {
     pub status: &'static str,
     /// How its runs were configured.
     pub config: AnyObject,
-    /// What stands at its head; `null` before anything happened.
+    /// The values at its head; `null` before the first event.
     #[schema(value_type = Option<Object>)]
     pub values: Option<StateValues>,
-    /// What waits for an answer, by task.
+    /// The pending interrupts, by task.
     pub interrupts: BTreeMap<String, Vec<Interrupt>>,
     /// How its last run failed, or that it was stopped.
     #[schema(value_type = Option<Object>)]
     pub error: Option<Value>,
-    /// What a search asked for with `extract`.
+    /// The values of the search's `extract` paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extracted: Option<AnyObject>,
 }

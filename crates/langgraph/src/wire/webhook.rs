@@ -1,5 +1,5 @@
-//! What an address is told of a run that has ended: the run as clients read it, when it began and ended, and the state it
-//! left, whatever became of the thread since. Where it is sent, and how often it is tried, is dispatch's business.
+//! The body of a webhook for an ended run: the run as clients read it, its start and end, and the state that it left,
+//! whatever happened to the thread since. The scheduler decides where it is sent and how often delivery is tried.
 
 use agent::{Agent, ThreadSnapshot};
 use jiff::Timestamp;

@@ -116,10 +116,10 @@ pub(super) fn render_note(note: &RecallNote) -> String {
     let id = |id: ThreadId| short_thread_id(id, ID_DIGITS_MAX);
     let place = match note.source {
         NoteSource::Summary { thread_id: Some(thread_id), first_turn, last_turn } => {
-            format!("summary of turns {first_turn} to {last_turn}, from thread {} on", id(thread_id))
+            format!("summary of messages {first_turn} to {last_turn}, from thread {} on", id(thread_id))
         }
         NoteSource::Summary { thread_id: None, first_turn, last_turn } => {
-            format!("summary of turns {first_turn} to {last_turn}")
+            format!("summary of messages {first_turn} to {last_turn}")
         }
         NoteSource::Handoff { parent_thread_id, child_thread_id } => {
             format!("handoff from thread {} to thread {}", id(parent_thread_id), id(child_thread_id))

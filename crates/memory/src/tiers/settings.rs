@@ -19,7 +19,7 @@ const WINDOW_PERCENT: u64 = 90;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemorySettings {
-    /// Whether turns become summaries, and summaries are shown to the model.
+    /// True to summarize old messages into memory and to show the summaries to the model.
     pub enabled: bool,
     /// `provider/name` of the model that writes the summaries; unset, a small one of the run's provider.
     pub model: Option<String>,

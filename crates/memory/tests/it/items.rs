@@ -1,4 +1,4 @@
-//! What agents and clients keep under names: what may be kept, how it is asked for, and what the tool `store` tells.
+//! Items that agents and clients store under names: accepted values, queries, and the output of the tool `store`.
 
 use std::sync::Arc;
 
@@ -297,7 +297,7 @@ async fn what_a_call_gets_wrong_is_said() {
     );
 }
 
-/// What a model is told of the tool.
+/// The description of the tool for the model.
 #[test]
 fn the_tool_describes_itself() {
     let spec = StoreTool::new(&agent()).spec();

@@ -1,4 +1,4 @@
-//! What a model is sent of agent.md, turn after turn.
+//! The part of agent.md that a model receives, turn after turn.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What a thread finds again of itself and of those it came from: the journal that the tests of it begin with.
+//! Recall in a thread and in the threads it was handed off from: the journal that the tests start with.
 
 mod answers;
 mod condensed;

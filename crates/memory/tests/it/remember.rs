@@ -1,4 +1,4 @@
-//! What a person asks to be remembered: a line in agent.md, once, without secrets, and never at the cost of what is there.
+//! A sentence that a person asks to remember: one line in agent.md, once, without secrets, and without damaging the rest.
 
 use std::fs;
 

@@ -29,7 +29,7 @@ const NOTES: usize = 300;
 const KILLS: usize = 20;
 /// Calls of a tool that changes what it may not.
 const CALLS: usize = 60;
-/// What a process plays, and where.
+/// The environment variable with the role of a process.
 const ROLE: &str = "SEGUE_TEST_ROLE";
 const FOLDER: &str = "SEGUE_TEST_FOLDER";
 /// The number of the first note an agent keeps.

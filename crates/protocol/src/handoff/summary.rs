@@ -25,7 +25,7 @@ pub struct HandoffSummary {
     pub title: String,
     /// At most 200 characters (grapheme clusters).
     pub tldr: String,
-    /// 3–7 items, in the order of [`ItemKind`].
+    /// 3–7 items, in the order of [`SummaryItemKind`].
     pub body: Vec<SummaryItem>,
     /// `provider/name` of the model that wrote it, or `extractive`.
     pub model: String,

@@ -12,7 +12,7 @@ pub struct RunFeedback {
     pub thread_id: ThreadId,
     /// The run.
     pub run_id: RunId,
-    /// The author. Without authentication there is one person, [`RunFeedback::LOCAL`].
+    /// The author. Without authentication there is one person, [`RunFeedback::LOCAL_USER`].
     pub user_id: String,
     /// The thumb.
     pub rating: Rating,

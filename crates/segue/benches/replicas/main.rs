@@ -11,11 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use test_model::{ScriptedReply, Script, ScriptedServer};
-use test_postgres::{Cluster, TestDatabase, DataLocation, ClusterSettings};
+use test_model::{Script, ScriptedReply, ScriptedServer};
+use test_postgres::{Cluster, ClusterSettings, DataLocation, TestDatabase};
 
 use crate::client::BenchClient;
-use crate::timing::{TimingDatabase, DurationSamples};
+use crate::timing::{DurationSamples, TimingDatabase};
 
 /// Runs that are followed one after the other, and together.
 const FOLLOWED_RUNS: [(usize, usize); 3] = [(10, 1), (64, 16), (128, 64)];
@@ -75,7 +75,8 @@ impl ReplicaBench {
             ("shared_buffers", "256MB"),
             ("track_commit_timestamp", "on"),
         ];
-        let settings = ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
+        let settings =
+            ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
         let cluster = Cluster::start_with(&settings).expect("PostgreSQL is installed");
         let database = cluster.create_database().expect("the server runs");
         let folder = tempfile::tempdir().expect("a folder");
@@ -92,7 +93,8 @@ impl ReplicaBench {
     fn measure_streams(&self, runs: usize, at_once: usize) {
         let (mut here, mut there) = (DurationSamples::default(), DurationSamples::default());
         for _ in 0..runs / at_once {
-            let begun: Vec<_> = (0..at_once).map(|_| self.servers[0].client.start_run("work", None)).collect();
+            let begun: Vec<_> =
+                (0..at_once).map(|_| self.servers[0].client.start_run("work", None)).collect();
             let heard: Vec<_> = std::thread::scope(|scope| {
                 let listen = |(run, server): (&client::BenchRun, usize)| {
                     let (client, run) = (self.servers[server].client.clone(), run.clone());
@@ -132,7 +134,9 @@ impl ReplicaBench {
             let waits = self.servers[second].client.start_run("quick", Some(&working.thread));
             self.servers[second].client.wait_for_run(&waits);
             let ended = self.timing.end_time(&working);
-            times.extend((self.timing.start_time(&waits) > ended).then(|| self.timing.start_time(&waits) - ended));
+            times.extend(
+                (self.timing.start_time(&waits) > ended).then(|| self.timing.start_time(&waits) - ended),
+            );
         }
         print_samples(what, &times);
     }
@@ -163,7 +167,11 @@ fn print_samples(what: &str, times: &DurationSamples) {
 /// Returns a model that calls a tool so many times where it is told to work, once where that is to be brief, and answers.
 fn model_script() -> Script {
     let call = |id: &str, seconds: &str| {
-        ScriptedReply::text("I look.").with_call(id, "execute", json!({"command": format!("sleep {seconds}")}))
+        ScriptedReply::text("I look.").with_call(
+            id,
+            "execute",
+            json!({"command": format!("sleep {seconds}")}),
+        )
     };
     let mut replies: Vec<ScriptedReply> = (1..=STEPS)
         .map(|step| {

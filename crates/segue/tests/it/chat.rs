@@ -160,12 +160,15 @@ fn a_child_shows_what_is_carried_over_and_a_pending_handoff_is_offered() {
         (report["thread_id"].as_str().unwrap(), report["child_thread_id"].as_str().unwrap());
     let opened = sandbox.run_with(&["chat", "-t", child], "hello?\n/threads\n/handof\n/help\n/quit\n");
     assert_eq!(opened.code, 1, "the message was not answered: {opened:?}");
-    for part in
-        ["The first turn of this thread gets this summary", "Objective", "No model is configured", "/handoff [goal…]"]
-    {
+    for part in [
+        "The first turn of this thread gets this summary",
+        "Objective",
+        "No model is configured",
+        "/handoff [goal…]",
+    ] {
         assert!(opened.stdout.contains(part), "{part}: {opened:?}");
     }
-    assert!(opened.stderr.contains("did you mean /handoff?"), "{opened:?}");
+    assert!(opened.stderr.contains("Did you mean `/handoff`?"), "{opened:?}");
     assert_eq!(sandbox.run(&["handoff", parent]).code, 3);
     let opened = sandbox.run_with(&["chat", "-t", parent], "");
     assert!(opened.stdout.contains("needs a decision"), "{opened:?}");
@@ -210,7 +213,10 @@ fn j1_a_second_process_on_the_thread_is_told_that_a_run_is_active() {
         .assert_error(1, "another process has an active run in it");
     sandbox.run(&["handoff", "last"]).assert_error(1, "another process has an active run in it");
     let opened = sandbox.run_with(&["chat", "-t", "last"], "/quit\n");
-    assert!(opened.code == 0 && opened.stderr.contains("another process has an active run in it"), "{opened:?}");
+    assert!(
+        opened.code == 0 && opened.stderr.contains("another process has an active run in it"),
+        "{opened:?}"
+    );
     terminal.press_keys("\x03");
     terminal.wait_for("Stopped.");
     terminal.press_keys("\x04");
@@ -232,7 +238,8 @@ fn j1_a_message_that_a_busy_thread_refuses_stays_in_the_prompt() {
     let second = PtyTerminal::start(&sandbox, 80, &["chat", "-t", "last"]);
     let is_at_prompt = |screen: &str, refusals: usize, line: &str| {
         let last = screen.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        screen.matches("in another terminal").count() == refusals && last.trim_end().ends_with(line)
+        screen.matches("another process has an active run in it").count() == refusals
+            && last.trim_end().ends_with(line)
     };
     second.wait_until("prompt behind the refusal", |screen| is_at_prompt(screen, 1, PROMPT.trim_end()));
     second.press_keys("and me\r");

@@ -130,7 +130,7 @@ fn m9_a_compaction_is_taken_back_once() {
     let undone = sandbox.json(&["uncompact", "last", "--json"]);
     assert_eq!((&undone["marker_seq"], &undone["replaced_count"]), (&marker["seq"], &json!(20)));
     let told = sandbox.run(&["history", "last", "--markers"]).stdout;
-    assert!(told.contains("20 messages compacted, then undone"), "{told}");
+    assert!(told.contains("20 messages compacted, and undone"), "{told}");
     assert!(told.contains(&format!("── undone: the compaction of #{}", marker["seq"])), "{told}");
     sandbox.run(&["uncompact", "last"]).assert_error(2, "nothing is compacted in it");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);

@@ -141,7 +141,10 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
     assert_eq!(printed["turns"], memory_stats(&sandbox)["turns"]["summarised"]);
     assert_eq!(printed["thread_id"], sandbox.threads()[0]["thread_id"]);
     let closed = sandbox.run(&["history", "last", "--limit", "3"]).stdout;
-    assert!(closed.contains(" messages summarized into memory · #1–#") && !closed.contains("│ The person"), "{closed}");
+    assert!(
+        closed.contains(" messages moved to memory · #1–#") && !closed.contains("│ The person"),
+        "{closed}"
+    );
     assert!(closed.contains("summary by anthropic/small") || closed.contains("anthropic/small"), "{closed}");
     let open = sandbox.run(&["history", "last", "--expand", "--limit", "3"]);
     assert!(open.stdout.contains("│ The person asked about modules"), "{open:?}");

@@ -1,4 +1,4 @@
-//! One of a list: the person moves to it or types a part of it. What the items are is up to the caller.
+//! Questions for one entry of a list: the person moves to the entry or types a part of it.
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Write};
@@ -9,11 +9,14 @@ use inquire::{InquireError, Select};
 use crate::screen::{CursorMode, Screen};
 use crate::text::style::Style;
 
-/// Items that are shown at a time.
+/// The most items that are visible at the same time.
 const VISIBLE_ITEMS_MAX: usize = 12;
 
-/// Lets the person choose one of `items`, each one line that fits the screen; `None` when they leave it with Esc or
-/// Ctrl-C. Without a free cursor, the items are numbered and a number is read.
+/// Asks the person to choose one of `items` and returns its index; `None` if they leave the question with Esc or Ctrl-C. Each
+/// item must be one line that fits the screen. If rows cannot be redrawn, the items are numbered and a number is read.
+///
+/// # Errors
+/// Fails if the terminal fails.
 pub fn pick(screen: &Screen, label: &str, items: Vec<String>) -> io::Result<Option<usize>> {
     if screen.cursor == CursorMode::Fixed {
         return select_by_number(screen, label, &items);
@@ -26,49 +29,54 @@ pub fn pick(screen: &Screen, label: &str, items: Vec<String>) -> io::Result<Opti
 pub enum PickResult {
     /// The item at this index.
     Item(usize),
-    /// The text that is no item.
+    /// A text that is not an item.
     Typed(String),
 }
 
-/// Lets the person choose as [`pick`] does, or type what is no item: as soon as what they type `is_whole`, Enter takes it.
-/// The last item stands for that.
+/// Asks like [`pick`], but also accepts a text that is not an item: once `is_complete` accepts the typed text, Enter chooses it.
+/// The last item must explain this.
+///
+/// # Errors
+/// Fails if the terminal fails.
 pub fn pick_or_type(
     screen: &Screen,
     label: &str,
     items: Vec<String>,
-    is_whole: fn(&str) -> bool,
+    is_complete: fn(&str) -> bool,
 ) -> io::Result<Option<PickResult>> {
     let last = items.len().saturating_sub(1);
     let typed = RefCell::new(String::new());
-    let score = |input: &str, item: &String, text: &str, at: usize| {
+    let score = |input: &str, item: &String, text: &str, index: usize| {
         input.clone_into(&mut typed.borrow_mut());
-        match (is_whole(input), at == last) {
+        match (is_complete(input), index == last) {
             (true, true) => Some(0),
             (true, false) => None,
-            // It stays there, below what is found.
+            // The last item stays visible, below the matching items.
             (false, true) => Some(i64::MIN),
-            (false, false) => Select::DEFAULT_SCORER(input, item, text, at),
+            (false, false) => Select::DEFAULT_SCORER(input, item, text, index),
         }
     };
-    let at = match screen.cursor {
-        CursorMode::Fixed => return select_by_number_or_text(screen, label, &items, is_whole),
+    let index = match screen.cursor {
+        CursorMode::Fixed => return select_by_number_or_text(screen, label, &items, is_complete),
         CursorMode::Free => select_interactively(Select::new(label, items).with_scorer(&score), screen)?,
     };
     let typed = typed.borrow().trim().to_owned();
-    Ok(at.map(|at| if is_whole(&typed) { PickResult::Typed(typed) } else { PickResult::Item(at) }))
+    Ok(index
+        .map(|index| if is_complete(&typed) { PickResult::Typed(typed) } else { PickResult::Item(index) }))
 }
 
+/// Shows the list and returns the index of the chosen item.
 fn select_interactively(select: Select<'_, String>, screen: &Screen) -> io::Result<Option<usize>> {
-    let look = match screen.style {
+    let render_config = match screen.style {
         Style::Color => RenderConfig::default_colored(),
         Style::Plain => RenderConfig::empty(),
     };
-    let asked = select
+    let answer = select
         .with_page_size(VISIBLE_ITEMS_MAX)
-        .with_render_config(look)
+        .with_render_config(render_config)
         .with_help_message("↑↓ move, type to filter, Enter chooses, Esc leaves")
         .raw_prompt();
-    match asked {
+    match answer {
         Ok(chosen) => Ok(Some(chosen.index)),
         Err(InquireError::OperationCanceled | InquireError::OperationInterrupted) => Ok(None),
         Err(InquireError::IO(error)) => Err(error),
@@ -76,30 +84,32 @@ fn select_interactively(select: Select<'_, String>, screen: &Screen) -> io::Resu
     }
 }
 
+/// Prints the numbered items and reads a number.
 fn select_by_number(screen: &Screen, label: &str, items: &[String]) -> io::Result<Option<usize>> {
     match select_by_number_or_text(screen, label, items, |_| false)? {
-        Some(PickResult::Item(at)) => Ok(Some(at)),
+        Some(PickResult::Item(index)) => Ok(Some(index)),
         Some(PickResult::Typed(_)) | None => Ok(None),
     }
 }
 
+/// Prints the numbered items and reads a number, or a text that `is_complete` accepts. Any other line chooses nothing.
 fn select_by_number_or_text(
     screen: &Screen,
     label: &str,
     items: &[String],
-    is_whole: fn(&str) -> bool,
+    is_complete: fn(&str) -> bool,
 ) -> io::Result<Option<PickResult>> {
-    for (at, item) in items.iter().enumerate() {
-        screen.print_line(format!("{:>3}  {item}", at + 1))?;
+    for (index, item) in items.iter().enumerate() {
+        screen.print_line(format!("{:>3}  {item}", index + 1))?;
     }
     screen.write(&format!("{label} (number, Enter for none): "))?;
     io::stdout().flush()?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
-    if is_whole(line.trim()) {
+    if is_complete(line.trim()) {
         return Ok(Some(PickResult::Typed(line.trim().to_owned())));
     }
     let number = line.trim().parse::<usize>().ok();
-    let at = number.and_then(|number| number.checked_sub(1)).filter(|at| *at < items.len());
-    Ok(at.map(PickResult::Item))
+    let index = number.and_then(|number| number.checked_sub(1)).filter(|index| *index < items.len());
+    Ok(index.map(PickResult::Item))
 }

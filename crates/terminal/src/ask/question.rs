@@ -1,6 +1,6 @@
-//! Questions: a row of labelled keys. A key only marks an answer and Enter confirms it; Enter alone chooses nothing.
-//! Letters of a word, whether it was begun before the question stood there or in it, are a line typed ahead, and a paste
-//! is nothing: neither answers. What an answer means is up to the caller.
+//! Questions with labelled keys. A key only highlights an answer, and Enter confirms it; Enter alone chooses nothing. The letters
+//! of a word are a line that is typed ahead, also if the word was begun before the question appeared; neither they nor a paste
+//! answer the question.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
 use crate::ask::text_input::read_plain_line;
 use crate::keyboard::BracketedPasteGuard;
+use crate::run_view::type_ahead::TypeAheadBuffer;
 use crate::screen::{Audience, CursorMode, Screen};
 use crate::text::sanitize::sanitize_line;
 use crate::text::wrap::{shorten, width};
-use crate::run_view::type_ahead::TypeAheadBuffer;
 
 /// One possible answer.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyChoice<T> {
-    /// The key that marks it.
+    /// The key that highlights the answer.
     pub key: char,
     /// The label on the screen.
     pub label: &'static str,
@@ -26,13 +26,19 @@ pub struct KeyChoice<T> {
     pub answer: T,
 }
 
-/// Asks, and returns the answer; `None` when the person leaves the question with Esc or Ctrl-C. `later` says what
-/// that means.
+/// Asks a question and returns the answer; `None` if the person leaves it with Esc or Ctrl-C. `later` is the label for leaving.
+///
+/// # Errors
+/// Fails if the terminal fails.
 pub fn ask<T: Copy>(screen: &Screen, choices: &[KeyChoice<T>], later: &str) -> io::Result<Option<T>> {
     run_question(screen, choices, later, None)
 }
 
-/// Asks as [`ask`] does, where a person may be typing: what they typed before, and go on to type, goes to `typed`.
+/// Asks like [`ask`] while the person may be typing a message: lines that they have typed before the question or type in it go to
+/// `typed`.
+///
+/// # Errors
+/// Fails if the terminal fails.
 pub fn ask_while_typing<T: Copy>(
     screen: &Screen,
     choices: &[KeyChoice<T>],
@@ -42,6 +48,7 @@ pub fn ask_while_typing<T: Copy>(
     run_question(screen, choices, later, Some(typed))
 }
 
+/// Asks a question. Without `typed`, letters that are no key are ignored.
 fn run_question<T: Copy>(
     screen: &Screen,
     choices: &[KeyChoice<T>],
@@ -51,7 +58,8 @@ fn run_question<T: Copy>(
     if screen.cursor == CursorMode::Fixed {
         return ask_on_plain_terminal(screen, choices, later, typed);
     }
-    let _raw = RawModeGuard::enable(screen)?;
+    let _raw_mode = RawModeGuard::enable(screen)?;
+    // Keys that were pressed before the question appeared do not answer it.
     while event::poll(Duration::ZERO)? {
         let event = event::read()?;
         if let Some(typed) = &mut typed {
@@ -59,27 +67,27 @@ fn run_question<T: Copy>(
         }
     }
     let mut panel = QuestionPanel { choices, highlight: ChoiceHighlight::None, note: "", type_ahead: typed };
-    let mut drawn = draw(screen, &panel, later, 0)?;
+    let mut row_count = draw(screen, &panel, later, 0)?;
     loop {
         match panel.handle_event(event::read()?) {
-            // Only the answer stays: the choices would look like a question that still stands.
-            QuestionAction::Answer(at) => {
-                overwrite_rows(&[screen.style.dim(format!("→ {}", choices[at].label))], drawn)?;
+            // The answer replaces the choices, which would look like an open question.
+            QuestionAction::Answer(index) => {
+                overwrite_rows(&[screen.style.dim(format!("→ {}", choices[index].label))], row_count)?;
                 write_newline()?;
-                return Ok(Some(choices[at].answer));
+                return Ok(Some(choices[index].answer));
             }
             QuestionAction::Cancel => {
-                overwrite_rows(&[screen.style.dim(format!("→ {later}"))], drawn)?;
+                overwrite_rows(&[screen.style.dim(format!("→ {later}"))], row_count)?;
                 write_newline()?;
                 return Ok(None);
             }
-            QuestionAction::Redraw => drawn = draw(screen, &panel, later, drawn)?,
+            QuestionAction::Redraw => row_count = draw(screen, &panel, later, row_count)?,
         }
     }
 }
 
-/// Asks where nothing can be drawn over: the choices are printed, and a line that is a key or the word beside it answers.
-/// Any other line, and every one that was written before the question stood there, is a message for later.
+/// Asks on a terminal whose rows cannot be redrawn: the choices are printed, and a line answers if it is a key or a label. Any
+/// other line, and every line that was typed before the question appeared, is kept as a message for later.
 fn ask_on_plain_terminal<T: Copy>(
     screen: &Screen,
     choices: &[KeyChoice<T>],
@@ -95,40 +103,39 @@ fn ask_on_plain_terminal<T: Copy>(
         }
         let Some(line) = read_plain_line(screen, "Choose a key, Enter for none")? else { return Ok(None) };
         match find_choice_by_text(choices, line.trim()) {
-            Some(at) => return Ok(Some(choices[at].answer)),
+            Some(index) => return Ok(Some(choices[index].answer)),
             None if line.trim().is_empty() => return Ok(None),
             None => match typed.as_mut().filter(|_| line.trim().chars().nth(1).is_some()) {
                 Some(typed) if screen.audience == Audience::Person => {
                     screen.print_line(format!("Kept for your next message: {}", sanitize_line(&line)))?;
                     typed.drafts.push(line);
                 }
-                Some(_) | None => screen.print_line("That is none of the keys.")?,
+                Some(_) | None => screen.print_line("There is no such key.")?,
             },
         }
     }
 }
 
-/// Returns the choice that a line names: by its key, by the words beside it, or by the first of them where no other begins
-/// so.
+/// Returns the index of the choice that a line names: by its key, its label, or the first word of its label if that is unique.
 fn find_choice_by_text<T>(choices: &[KeyChoice<T>], line: &str) -> Option<usize> {
     let mut letters = line.chars();
     if let (Some(key), None) = (letters.next(), letters.next()) {
         return find_choice_by_key(choices, key);
     }
-    let whole = choices.iter().position(|choice| choice.label.eq_ignore_ascii_case(line));
-    whole.or_else(|| {
-        let begins = |choice: &KeyChoice<T>| {
+    let by_label = choices.iter().position(|choice| choice.label.eq_ignore_ascii_case(line));
+    by_label.or_else(|| {
+        let has_first_word = |choice: &KeyChoice<T>| {
             choice.label.split(' ').next().is_some_and(|word| word.eq_ignore_ascii_case(line))
         };
-        let mut found = (0..choices.len()).filter(|at| begins(&choices[*at]));
-        found.next().filter(|_| found.next().is_none())
+        let mut matches = (0..choices.len()).filter(|index| has_first_word(&choices[*index]));
+        matches.next().filter(|_| matches.next().is_none())
     })
 }
 
-/// Returns the choice a key stands for: the very key, else the same letter in the other case.
+/// Returns the index of the choice with this key, else of the choice with the same letter in the other case.
 fn find_choice_by_key<T>(choices: &[KeyChoice<T>], key: char) -> Option<usize> {
-    let same = choices.iter().position(|choice| choice.key == key);
-    same.or_else(|| choices.iter().position(|choice| choice.key.eq_ignore_ascii_case(&key)))
+    let exact = choices.iter().position(|choice| choice.key == key);
+    exact.or_else(|| choices.iter().position(|choice| choice.key.eq_ignore_ascii_case(&key)))
 }
 
 /// The effect of an input event.
@@ -139,35 +146,38 @@ enum QuestionAction {
     Redraw,
 }
 
-/// Which choice Enter confirms.
+/// The highlighted choice, which Enter confirms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChoiceHighlight {
     None,
+    /// The choice was highlighted with an arrow key or Tab.
     ByArrowKey(usize),
-    /// It was marked by its key, which may yet turn out to be the first letter of a word.
+    /// The choice was highlighted with its key, which may also be the first letter of a message.
     ByLetter(usize, char),
 }
 
 impl ChoiceHighlight {
+    /// Returns the index of the highlighted choice.
     const fn index(self) -> Option<usize> {
         match self {
             Self::None => None,
-            Self::ByArrowKey(at) | Self::ByLetter(at, _) => Some(at),
+            Self::ByArrowKey(index) | Self::ByLetter(index, _) => Some(index),
         }
     }
 }
 
-/// A question that stands.
+/// The state of an open question.
 struct QuestionPanel<'a, T> {
     choices: &'a [KeyChoice<T>],
     highlight: ChoiceHighlight,
     /// A note for the person about their last input.
     note: &'static str,
-    /// Where a line goes that is no answer; `None` where nobody could send it.
+    /// The buffer for lines that are no answer; `None` if they could not be sent.
     type_ahead: Option<&'a mut TypeAheadBuffer>,
 }
 
 impl<T> QuestionPanel<'_, T> {
+    /// Handles an input event and returns its effect.
     fn handle_event(&mut self, event: Event) -> QuestionAction {
         match event {
             Event::Paste(_) => {
@@ -183,6 +193,7 @@ impl<T> QuestionPanel<'_, T> {
         }
     }
 
+    /// Handles a key and returns its effect.
     fn handle_key(&mut self, key: KeyEvent) -> QuestionAction {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let is_plain = !control && !key.modifiers.contains(KeyModifiers::ALT);
@@ -190,27 +201,32 @@ impl<T> QuestionPanel<'_, T> {
             (KeyCode::Esc, _) => return QuestionAction::Cancel,
             (KeyCode::Char('c' | 'd'), _) if control => return QuestionAction::Cancel,
             _ if self.is_typing() => self.extend_typed_line(key),
-            (KeyCode::Char(c), mark) if is_plain => self.handle_letter(c, mark),
-            (KeyCode::Enter, mark) => return mark.index().map_or(QuestionAction::Redraw, QuestionAction::Answer),
-            (KeyCode::Backspace, _) => self.highlight = ChoiceHighlight::None,
-            (KeyCode::Right | KeyCode::Down | KeyCode::Tab, mark) => {
-                let last = self.choices.len().saturating_sub(1);
-                self.highlight = ChoiceHighlight::ByArrowKey(mark.index().map_or(0, |at| if at == last { 0 } else { at + 1 }));
+            (KeyCode::Char(c), highlight) if is_plain => self.handle_letter(c, highlight),
+            (KeyCode::Enter, highlight) => {
+                return highlight.index().map_or(QuestionAction::Redraw, QuestionAction::Answer);
             }
-            (KeyCode::Left | KeyCode::Up | KeyCode::BackTab, mark) => {
+            (KeyCode::Backspace, _) => self.highlight = ChoiceHighlight::None,
+            (KeyCode::Right | KeyCode::Down | KeyCode::Tab, highlight) => {
                 let last = self.choices.len().saturating_sub(1);
-                self.highlight = ChoiceHighlight::ByArrowKey(mark.index().map_or(last, |at| at.checked_sub(1).unwrap_or(last)));
+                let next = highlight.index().map_or(0, |index| if index == last { 0 } else { index + 1 });
+                self.highlight = ChoiceHighlight::ByArrowKey(next);
+            }
+            (KeyCode::Left | KeyCode::Up | KeyCode::BackTab, highlight) => {
+                let last = self.choices.len().saturating_sub(1);
+                let previous = highlight.index().map_or(last, |index| index.checked_sub(1).unwrap_or(last));
+                self.highlight = ChoiceHighlight::ByArrowKey(previous);
             }
             _ => {}
         }
         QuestionAction::Redraw
     }
 
+    /// Returns whether the person has begun to type a message.
     fn is_typing(&self) -> bool {
         self.type_ahead.as_ref().is_some_and(|typed| !typed.partial_line.is_empty())
     }
 
-    /// Takes a key of a line that is being typed; one that is ended here is looked at again before it is sent.
+    /// Adds a key to the message that is being typed. Enter ends the message and keeps it as a draft, which is not sent unseen.
     fn extend_typed_line(&mut self, key: KeyEvent) {
         let Some(typed) = &mut self.type_ahead else { return };
         match key.code {
@@ -226,17 +242,17 @@ impl<T> QuestionPanel<'_, T> {
         }
     }
 
-    /// One letter marks a choice; where a message can be typed, a second one says that a word is being typed.
-    fn handle_letter(&mut self, c: char, mark: ChoiceHighlight) {
-        let found = find_choice_by_key(self.choices, c);
-        self.highlight = match (&mut self.type_ahead, found, mark) {
-            (_, Some(at), ChoiceHighlight::ByLetter(before, _)) if at == before => mark,
+    /// Handles a letter: it highlights a choice, and if a message can be typed, a second letter starts a message.
+    fn handle_letter(&mut self, c: char, highlight: ChoiceHighlight) {
+        let choice = find_choice_by_key(self.choices, c);
+        self.highlight = match (&mut self.type_ahead, choice, highlight) {
+            (_, Some(index), ChoiceHighlight::ByLetter(previous, _)) if index == previous => highlight,
             (Some(typed), _, ChoiceHighlight::ByLetter(_, first)) => {
                 typed.partial_line.extend([first, c]);
                 ChoiceHighlight::None
             }
-            (_, Some(at), _) => ChoiceHighlight::ByLetter(at, c),
-            (_, None, _) if c == ' ' => mark,
+            (_, Some(index), _) => ChoiceHighlight::ByLetter(index, c),
+            (_, None, _) if c == ' ' => highlight,
             (Some(typed), None, _) => {
                 typed.partial_line.push(c);
                 ChoiceHighlight::None
@@ -248,16 +264,21 @@ impl<T> QuestionPanel<'_, T> {
         };
     }
 
+    /// Returns the rows of the question: the choices, the message that is being typed, and a hint.
     fn render_rows(&self, screen: &Screen, later: &str) -> Vec<String> {
         let style = screen.style;
-        let chosen = self.highlight.index();
-        let mut rows = choice_rows(screen, self.choices, chosen, later);
+        let highlighted = self.highlight.index();
+        let mut rows = choice_rows(screen, self.choices, highlighted, later);
         let columns = screen.columns.saturating_sub(1);
-        let line = self.type_ahead.as_ref().map(|typed| sanitize_line(&typed.partial_line)).filter(|_| self.is_typing());
-        let hint = match (chosen, &line) {
+        let line = self
+            .type_ahead
+            .as_ref()
+            .map(|typed| sanitize_line(&typed.partial_line))
+            .filter(|_| self.is_typing());
+        let hint = match (highlighted, &line) {
             (_, Some(_)) => "You are typing a message: Enter keeps it for later, then choose.".to_owned(),
-            (Some(at), None) => format!("Enter confirms: {}", self.choices[at].label),
-            (None, None) => "A key marks an answer, Enter confirms it.".to_owned(),
+            (Some(index), None) => format!("Enter confirms: {}", self.choices[index].label),
+            (None, None) => "A key selects an answer, Enter confirms it.".to_owned(),
         };
         rows.extend(line.map(|line| shorten(&format!("> {line}"), columns).into_owned()));
         let hint = if self.note.is_empty() { hint } else { format!("{} – {hint}", self.note) };
@@ -266,28 +287,39 @@ impl<T> QuestionPanel<'_, T> {
     }
 }
 
-/// Draws the question over the `drawn` rows of the last time; returns how many rows there are.
-fn draw<T>(screen: &Screen, panel: &QuestionPanel<'_, T>, later: &str, drawn: usize) -> io::Result<usize> {
+/// Draws the question over its `previous_count` rows on the screen, and returns the new number of rows.
+fn draw<T>(
+    screen: &Screen,
+    panel: &QuestionPanel<'_, T>,
+    later: &str,
+    previous_count: usize,
+) -> io::Result<usize> {
     let rows = panel.render_rows(screen, later);
-    overwrite_rows(&rows, drawn)?;
+    overwrite_rows(&rows, previous_count)?;
     Ok(rows.len())
 }
 
-/// Puts rows where the `drawn` ones stand.
-fn overwrite_rows(rows: &[String], drawn: usize) -> io::Result<()> {
+/// Replaces the last `previous_count` rows on the screen.
+fn overwrite_rows(rows: &[String], previous_count: usize) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    if drawn > 1 {
-        write!(stdout, "\u{1b}[{}A", drawn - 1)?;
+    if previous_count > 1 {
+        write!(stdout, "\u{1b}[{}A", previous_count - 1)?;
     }
     write!(stdout, "\r\u{1b}[J{}", rows.join("\r\n"))?;
     stdout.flush()
 }
 
-fn choice_rows<T>(screen: &Screen, choices: &[KeyChoice<T>], chosen: Option<usize>, later: &str) -> Vec<String> {
+/// Returns the choices in rows that fit the screen.
+fn choice_rows<T>(
+    screen: &Screen,
+    choices: &[KeyChoice<T>],
+    highlighted: Option<usize>,
+    later: &str,
+) -> Vec<String> {
     let mut cells: Vec<String> = Vec::new();
-    for (at, choice) in choices.iter().enumerate() {
+    for (index, choice) in choices.iter().enumerate() {
         let text = format!("[{}] {}", choice.key, choice.label);
-        cells.push(match Some(at) == chosen {
+        cells.push(match Some(index) == highlighted {
             true => format!("▸{}", screen.style.inverse(text)),
             false => format!(" {text}"),
         });
@@ -297,7 +329,7 @@ fn choice_rows<T>(screen: &Screen, choices: &[KeyChoice<T>], chosen: Option<usiz
     for cell in cells {
         match rows.last_mut() {
             Some(row) if row.is_empty() => row.push_str(&cell),
-            // One column stays free: a full line would wrap on some terminals.
+            // One column stays free, because some terminals wrap a full line.
             Some(row) if width(row) + 1 + width(&cell) < screen.columns => {
                 row.push(' ');
                 row.push_str(&cell);
@@ -314,22 +346,22 @@ fn write_newline() -> io::Result<()> {
     stdout.flush()
 }
 
-/// Keys are read one by one, and pastes whole, as long as this lives.
+/// A guard that makes the terminal deliver each key at once, and pasted text as a whole.
 struct RawModeGuard {
     _bracketed_paste: Option<BracketedPasteGuard>,
 }
 
 impl RawModeGuard {
     fn enable(screen: &Screen) -> io::Result<Self> {
-        let pastes = BracketedPasteGuard::enable(screen)?;
+        let bracketed_paste = BracketedPasteGuard::enable(screen)?;
         enable_raw_mode()?;
-        Ok(Self { _bracketed_paste: pastes })
+        Ok(Self { _bracketed_paste: bracketed_paste })
     }
 }
 
 impl Drop for RawModeGuard {
     fn drop(&mut self) {
-        // Nothing can be done about a terminal that went away.
+        // A terminal that was closed cannot be restored.
         let _ = disable_raw_mode();
     }
 }
@@ -345,10 +377,11 @@ mod tests {
         KeyChoice { key: 'd', label: "Decline", answer: 3 },
     ];
 
-    /// Presses keys in a question; `\t` moves, `\r` is Enter, `\x1b` is Esc.
-    fn press_keys(before: &str, keys: &str) -> (QuestionAction, TypeAheadBuffer) {
-        let mut typed = TypeAheadBuffer { partial_line: before.to_owned(), ..TypeAheadBuffer::default() };
-        let mut panel = QuestionPanel { choices: &CHOICES, highlight: ChoiceHighlight::None, note: "", type_ahead: Some(&mut typed) };
+    /// Presses keys in a question: `\t` is Tab, `\r` is Enter, `\x1b` is Esc. `partial_line` was typed before the question.
+    fn press_keys(partial_line: &str, keys: &str) -> (QuestionAction, TypeAheadBuffer) {
+        let mut typed =
+            TypeAheadBuffer { partial_line: partial_line.to_owned(), ..TypeAheadBuffer::default() };
+        let mut panel = open_panel(Some(&mut typed));
         let mut last = QuestionAction::Redraw;
         for c in keys.chars() {
             let code = match c {
@@ -365,8 +398,12 @@ mod tests {
         (last, typed)
     }
 
+    fn open_panel(type_ahead: Option<&mut TypeAheadBuffer>) -> QuestionPanel<'_, u8> {
+        QuestionPanel { choices: &CHOICES, highlight: ChoiceHighlight::None, note: "", type_ahead }
+    }
+
     #[test]
-    fn g5_a_key_marks_and_only_enter_confirms() {
+    fn g5_a_key_highlights_an_answer_and_only_enter_confirms_it() {
         for (keys, expected) in [
             ("\r\r ", QuestionAction::Redraw),
             ("a", QuestionAction::Redraw),
@@ -383,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_as_a_line_answers_nothing_and_is_kept() {
+    fn a_typed_line_answers_nothing_and_is_kept() {
         for (before, keys, line) in [
             ("any", "way please\r", "anyway please"),
             ("anyw", "a\r", "anywa"),
@@ -393,15 +430,15 @@ mod tests {
             let (pressed, typed) = press_keys(before, keys);
             assert_eq!(pressed, QuestionAction::Redraw, "{before:?} {keys:?}");
             assert_eq!(typed.drafts, [line], "{before:?} {keys:?}");
-            assert!(typed.queued_lines.is_empty(), "it would be sent by itself");
+            assert!(typed.queued_lines.is_empty(), "a queued line is sent without being seen");
         }
         let (pressed, typed) = press_keys("half", " a\ra\r");
         assert_eq!((pressed, typed.drafts.len()), (QuestionAction::Answer(0), 1));
     }
 
     #[test]
-    fn where_no_message_can_be_sent_other_letters_are_no_answer() {
-        let mut panel = QuestionPanel { choices: &CHOICES, highlight: ChoiceHighlight::None, note: "", type_ahead: None };
+    fn without_a_message_to_type_other_letters_are_no_answer() {
+        let mut panel = open_panel(None);
         let mut press = |c| {
             panel.handle_event(Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
             (panel.highlight, panel.note)
@@ -427,25 +464,31 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_of_a_label_names_it_where_no_other_begins_so() {
+    fn the_first_word_of_a_label_names_a_choice_if_it_is_unique() {
         let choice = |key, label| KeyChoice { key, label, answer: key };
         let choices = [choice('a', "Always here"), choice('p', "Always there"), choice('s', "Stay here")];
-        assert_eq!((find_choice_by_text(&choices, "stay"), find_choice_by_text(&choices, "always")), (Some(2), None));
+        assert_eq!(
+            (find_choice_by_text(&choices, "stay"), find_choice_by_text(&choices, "always")),
+            (Some(2), None)
+        );
         assert_eq!(find_choice_by_text(&choices, "always THERE"), Some(1));
     }
 
     #[test]
-    fn of_two_keys_that_are_one_letter_each_case_has_its_own() {
+    fn a_letter_in_both_cases_can_be_two_keys() {
         let choice = |key| KeyChoice { key, label: "", answer: key };
         let both = [choice('D'), choice('d')];
         assert_eq!((find_choice_by_key(&both, 'D'), find_choice_by_key(&both, 'd')), (Some(0), Some(1)));
-        assert_eq!((find_choice_by_key(&both[..1], 'd'), find_choice_by_key(&both[1..], 'D')), (Some(0), Some(0)));
+        assert_eq!(
+            (find_choice_by_key(&both[..1], 'd'), find_choice_by_key(&both[1..], 'D')),
+            (Some(0), Some(0))
+        );
     }
 
     #[test]
     fn a_paste_answers_nothing() {
         let mut typed = TypeAheadBuffer::default();
-        let mut panel = QuestionPanel { choices: &CHOICES, highlight: ChoiceHighlight::None, note: "", type_ahead: Some(&mut typed) };
+        let mut panel = open_panel(Some(&mut typed));
         panel.handle_event(Event::Key(KeyEvent::new(KeyCode::Char('a'), KeyModifiers::NONE)));
         assert_eq!(panel.handle_event(Event::Paste("a\r".to_owned())), QuestionAction::Redraw);
         assert_eq!((panel.highlight, panel.note), (ChoiceHighlight::None, "paste ignored"));

@@ -1,4 +1,4 @@
-//! A line of text from a person, empty or with something to start from. What it is for is up to the caller.
+//! Questions for a line of text, which starts empty or with a draft.
 
 use std::io::{self, BufRead};
 
@@ -11,7 +11,10 @@ use crate::screen::{CursorMode, Screen};
 use crate::text::sanitize::sanitize;
 use crate::text::style::Style;
 
-/// Asks for a line; `None` when the person leaves with Esc, Ctrl-C or Ctrl-D.
+/// Asks for a line; `None` if the person leaves the question with Esc, Ctrl-C or Ctrl-D.
+///
+/// # Errors
+/// Fails if the terminal fails.
 pub fn ask_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
     match screen.cursor {
         CursorMode::Fixed => read_plain_line(screen, label),
@@ -19,8 +22,11 @@ pub fn ask_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Asks as [`ask_text`] does for a text that begins as `draft`. What was written when the person leaves stays in `draft`, so that
-/// the next question begins with it.
+/// Asks for a text that starts as `draft`, like [`ask_text`]. If the person leaves the question, their text stays in `draft`, so
+/// that the next question can start with it.
+///
+/// # Errors
+/// Fails if the terminal fails.
 pub fn ask_draft(screen: &Screen, label: &str, draft: &mut String) -> io::Result<Option<String>> {
     match screen.cursor {
         CursorMode::Free => read_edited_line(screen, label, draft),
@@ -28,21 +34,27 @@ pub fn ask_draft(screen: &Screen, label: &str, draft: &mut String) -> io::Result
     }
 }
 
-/// Asks for a text that begins as `text` and may have several lines; `None` as [`ask_line`]. Where nothing can be drawn
-/// over, the text is printed, and an empty line keeps it.
+/// Asks for a text that starts as `text` and may have several lines; `None` if the person leaves the question. If rows cannot be
+/// redrawn, the text is printed, and an empty line keeps it.
+///
+/// # Errors
+/// Fails if the terminal fails.
 pub fn ask_text(screen: &Screen, label: &str, text: &str) -> io::Result<Option<String>> {
     match (screen.cursor, text.is_empty()) {
         (CursorMode::Free, _) => read_edited_line(screen, label, &mut text.to_owned()),
         (CursorMode::Fixed, true) => read_plain_line(screen, label),
         (CursorMode::Fixed, false) => {
-            screen.print_line(format!("{label} is: {}", sanitize(text)))?;
+            screen.print_line(format!("{label}: {}", sanitize(text)))?;
             let line = read_plain_line(screen, &format!("{label}, Enter keeps it"))?;
             Ok(line.map(|line| if line.trim().is_empty() { text.to_owned() } else { line }))
         }
     }
 }
 
-/// Reads a line the way the terminal gives it; `None` at its end.
+/// Reads a line without a line editor; `None` at the end of the input.
+///
+/// # Errors
+/// Fails if the terminal fails.
 pub fn read_plain_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
     screen.write(&format!("{label}> "))?;
     let mut line = String::new();
@@ -50,11 +62,12 @@ pub fn read_plain_line(screen: &Screen, label: &str) -> io::Result<Option<String
     Ok((count > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
+/// Reads a text with the line editor, starting with `draft`. If the person leaves the question, their text stays in `draft`.
 fn read_edited_line(screen: &Screen, label: &str, draft: &mut String) -> io::Result<Option<String>> {
     let prompt =
         DefaultPrompt::new(DefaultPromptSegment::Basic(label.to_owned()), DefaultPromptSegment::Empty);
     let mut keys = default_emacs_keybindings();
-    // A command of the host leaves what was written in the editor; `CtrlC` would clear it.
+    // A host command keeps the text in the editor; the event `CtrlC` would clear it.
     let leave = || ReedlineEvent::ExecuteHostCommand(String::new());
     keys.add_binding(KeyModifiers::NONE, KeyCode::Esc, leave());
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('c'), leave());

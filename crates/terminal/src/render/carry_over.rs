@@ -1,5 +1,5 @@
-//! The facts a handoff carries over whatever the model wrote: what was asked for last, tasks, files, errors. It shows
-//! them, in a row each or at length, and judges none of them.
+//! Renders the facts that a handoff carries over independently of the model: the last request, todos, files, commands and
+//! errors.
 
 use protocol::{CarryOver, ReferencedFile, TodoItem, TodoStatus};
 
@@ -7,14 +7,14 @@ use crate::screen::Screen;
 use crate::text::sanitize::sanitize_line;
 use crate::text::wrap::{shorten, wrap};
 
-/// Names that stand in a row.
+/// Names shown in one row.
 const NAMES_MAX: usize = 3;
-/// Entries of each sort that are shown at length.
+/// Entries shown per section of the full rendering.
 const ENTRIES_MAX: usize = 12;
-/// Hex digits that tell two states of a file apart.
+/// Hex digits shown of a file's hash.
 const HASH_DIGITS: usize = 8;
 
-/// Returns each sort of fact on a row of its own; nothing when there is none.
+/// Returns one row per kind of fact, without the kinds that have none.
 pub fn render_brief(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     let request = carry.last_user_request.as_deref().map(sanitize_line).filter(|text| !text.is_empty());
     let files: Vec<String> = carry.referenced_files.iter().map(file_state).collect();
@@ -30,7 +30,7 @@ pub fn render_brief(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     rows.into_iter().flatten().map(|row| shorten(&row, columns).into_owned()).collect()
 }
 
-/// Returns the facts at length, as far as that stays readable.
+/// Returns one section per kind of fact, each limited to `ENTRIES_MAX` entries.
 pub fn render_full(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     let columns = screen.text_columns();
     let mut lines = Vec::new();
@@ -49,7 +49,11 @@ pub fn render_full(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     section("Last request", carry.last_user_request.iter().map(|text| sanitize_line(text)).collect());
     section(
         "Todos",
-        carry.todos.iter().map(|todo| format!("{} {}", status_label(todo.status), sanitize_line(&todo.text))).collect(),
+        carry
+            .todos
+            .iter()
+            .map(|todo| format!("{} {}", status_label(todo.status), sanitize_line(&todo.text)))
+            .collect(),
     );
     section("Files changed", safe(&carry.files_modified));
     section("Files read", safe(&carry.files_read));
@@ -59,7 +63,7 @@ pub fn render_full(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     lines
 }
 
-/// A row of names: how many there are, and the first ones.
+/// Returns a row with the number of names and the first ones.
 fn names_row(label: &str, names: &[String]) -> Option<String> {
     let shown: Vec<String> = names.iter().take(NAMES_MAX).map(|name| sanitize_line(name)).collect();
     let more = if names.len() > NAMES_MAX { ", …" } else { "" };
@@ -76,7 +80,7 @@ fn todos_row(todos: &[TodoItem]) -> Option<String> {
 const fn status_label(status: TodoStatus) -> &'static str {
     match status {
         TodoStatus::Completed => "[done]",
-        TodoStatus::InProgress => "[begun]",
+        TodoStatus::InProgress => "[in progress]",
         TodoStatus::Pending => "[open]",
     }
 }
@@ -85,7 +89,7 @@ fn file_state(file: &ReferencedFile) -> String {
     let path = sanitize_line(&file.path);
     match (&file.sha256, file.exists) {
         (Some(hash), _) => format!("{path} ({})", &hash[..hash.len().min(HASH_DIGITS)]),
-        (None, true) => format!("{path} (there)"),
+        (None, true) => format!("{path} (exists)"),
         (None, false) => format!("{path} (missing)"),
     }
 }
@@ -111,7 +115,7 @@ mod tests {
                 TodoItem { text: "one".to_owned(), status: TodoStatus::Completed },
                 TodoItem { text: "two".to_owned(), status: TodoStatus::Pending },
             ],
-            files_read: (0..20).map(|at| format!("src/{at}.rs")).collect(),
+            files_read: (0..20).map(|index| format!("src/{index}.rs")).collect(),
             files_modified: vec!["src/retry.rs".to_owned()],
             errors: vec!["left: 2, right: 3".to_owned()],
             referenced_files: vec![
@@ -124,9 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_each_sort_of_fact_and_fits() {
-        let screen =
-            Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: CursorMode::Fixed };
+    fn the_brief_rendering_has_a_row_per_kind_of_fact() {
+        let screen = Screen {
+            style: Style::Plain,
+            columns: 60,
+            audience: Audience::Program,
+            cursor: CursorMode::Fixed,
+        };
         let rows = render_brief(&screen, &carry());
         assert!(rows.iter().all(|row| width(row) < 60), "{rows:#?}");
         assert_eq!(
@@ -147,9 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn at_length_the_facts_are_bounded_and_say_what_is_left_out() {
-        let screen =
-            Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: CursorMode::Fixed };
+    fn the_full_rendering_is_bounded_and_reports_omitted_entries() {
+        let screen = Screen {
+            style: Style::Plain,
+            columns: 60,
+            audience: Audience::Program,
+            cursor: CursorMode::Fixed,
+        };
         let lines = render_full(&screen, &carry());
         assert!(
             lines.contains(&"    … 8 more".to_owned()) && lines.contains(&"  • [done] one".to_owned()),

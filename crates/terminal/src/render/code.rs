@@ -1,20 +1,19 @@
-//! Code in colour, line by line as it arrives. The grammars are read when the first code is shown in colour, never
-//! before: most commands show none. It decides nothing about layout.
+//! Highlights code line by line as it arrives. The grammars are loaded on first use, because most commands show no code.
 
 use std::sync::LazyLock;
 
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 
-use crate::text::style::{SyntaxColor, Style};
+use crate::text::style::{Style, SyntaxColor};
 
-/// Longer lines are shown as they are: nobody reads them, and a grammar may take its time over them.
+/// Longer lines are not highlighted, because parsing them may be slow.
 const LINE_BYTES_MAX: usize = 2_000;
-/// Lines of one block that are coloured.
+/// The largest number of highlighted lines per block.
 const LINES_MAX: usize = 5_000;
 
 static SYNTAXES: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
-/// The beginnings of scopes and what they look like; of several that fit, the first is taken.
+/// Scope prefixes and their colours; the first that matches is used.
 static SCOPE_COLORS: LazyLock<Vec<(Scope, Option<SyntaxColor>)>> = LazyLock::new(|| {
     let known = [
         ("comment", Some(SyntaxColor::Comment)),
@@ -39,10 +38,10 @@ static SCOPE_COLORS: LazyLock<Vec<(Scope, Option<SyntaxColor>)>> = LazyLock::new
         ("meta.diff.range", Some(SyntaxColor::Type)),
         ("meta.diff.header", Some(SyntaxColor::Comment)),
     ];
-    known.into_iter().filter_map(|(name, hue)| Some((Scope::new(name).ok()?, hue))).collect()
+    known.into_iter().filter_map(|(name, color)| Some((Scope::new(name).ok()?, color))).collect()
 });
 
-/// A block of code under way.
+/// The highlighter of one code block.
 pub struct CodeHighlighter {
     parser: ParseState,
     scopes: ScopeStack,
@@ -50,7 +49,7 @@ pub struct CodeHighlighter {
 }
 
 impl CodeHighlighter {
-    /// Returns an empty block in that language; `None` for one that is not known, or where nothing is coloured.
+    /// Returns a highlighter for a language; `None` if the language is unknown or the style has no colours.
     pub fn for_language(language: &str, style: Style) -> Option<Self> {
         let language = language.trim();
         if style == Style::Plain || language.is_empty() {
@@ -60,7 +59,7 @@ impl CodeHighlighter {
         Some(Self { parser: ParseState::new(syntax), scopes: ScopeStack::new(), lines_left: LINES_MAX })
     }
 
-    /// Returns the next line in colour. It must be safe and without its newline.
+    /// Returns the next line, highlighted. It must be sanitized and have no newline.
     pub fn highlight_line(&mut self, line: &str, style: Style) -> String {
         if line.len() > LINE_BYTES_MAX || self.lines_left == 0 {
             return line.to_owned();
@@ -69,43 +68,43 @@ impl CodeHighlighter {
         let whole = format!("{line}\n");
         let Ok(changes) = self.parser.parse_line(&whole, &SYNTAXES) else { return line.to_owned() };
         let mut out = String::with_capacity(line.len() * 2);
-        // Neighbours that look alike are painted together.
-        let (mut start, mut look) = (0, self.current_color());
-        for (at, change) in changes {
-            let at = at.min(line.len());
+        // Adjacent parts of the same colour are painted together.
+        let (mut start, mut color) = (0, self.current_color());
+        for (offset, change) in changes {
+            let offset = offset.min(line.len());
             if self.scopes.apply(&change).is_err() {
                 break;
             }
             let next = self.current_color();
-            if next != look && at > start {
-                out.push_str(&paint_code(&line[start..at], look, style));
-                start = at;
+            if next != color && offset > start {
+                out.push_str(&paint_code(&line[start..offset], color, style));
+                start = offset;
             }
-            if at == start {
-                look = next;
+            if offset == start {
+                color = next;
             }
         }
-        out.push_str(&paint_code(&line[start..], look, style));
+        out.push_str(&paint_code(&line[start..], color, style));
         out
     }
 
-    /// The innermost scope that has a look of its own decides.
+    /// Returns the colour of the innermost scope that matches.
     fn current_color(&self) -> Option<SyntaxColor> {
-        let look = |scope: &Scope| SCOPE_COLORS.iter().find(|(known, _)| known.is_prefix_of(*scope));
-        self.scopes.as_slice().iter().rev().find_map(look).and_then(|(_, hue)| *hue)
+        let entry = |scope: &Scope| SCOPE_COLORS.iter().find(|(known, _)| known.is_prefix_of(*scope));
+        self.scopes.as_slice().iter().rev().find_map(entry).and_then(|(_, color)| *color)
     }
 }
 
-fn paint_code(text: &str, look: Option<SyntaxColor>, style: Style) -> String {
-    match look {
-        Some(hue) if !text.trim().is_empty() => style.highlight(hue, text),
+fn paint_code(text: &str, color: Option<SyntaxColor>, style: Style) -> String {
+    match color {
+        Some(color) if !text.trim().is_empty() => style.highlight(color, text),
         Some(_) | None => text.to_owned(),
     }
 }
 
 impl std::fmt::Debug for CodeHighlighter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Code").field("lines_left", &self.lines_left).finish_non_exhaustive()
+        f.debug_struct("CodeHighlighter").field("lines_left", &self.lines_left).finish_non_exhaustive()
     }
 }
 
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_is_coloured_and_its_text_stays() {
+    fn code_is_highlighted_and_its_text_is_kept() {
         let mut code = CodeHighlighter::for_language("rust", Style::Color).unwrap();
         assert_eq!(
             code.highlight_line("let x = 1; // why", Style::Color),
@@ -126,10 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_or_not_wanted_is_left_alone() {
+    fn unknown_languages_plain_styles_and_long_lines_are_not_highlighted() {
         assert!(CodeHighlighter::for_language("klingon", Style::Color).is_none());
         assert!(CodeHighlighter::for_language("rust", Style::Plain).is_none());
         let long = "x".repeat(LINE_BYTES_MAX + 1);
-        assert_eq!(CodeHighlighter::for_language("rust", Style::Color).unwrap().highlight_line(&long, Style::Color), long);
+        assert_eq!(
+            CodeHighlighter::for_language("rust", Style::Color).unwrap().highlight_line(&long, Style::Color),
+            long
+        );
     }
 }

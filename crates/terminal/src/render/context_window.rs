@@ -1,5 +1,5 @@
-//! Renders the usage of the model's window: each part with its size, the free room, and when the conversation will be
-//! compacted. The sizes are passed in; none is computed here.
+//! Renders the usage of the model's context window: each part with its size, the free tokens, and the size at which the
+//! thread will be compacted. The sizes are passed in; none is computed here.
 
 use agent::{ContextPart, ContextReport};
 
@@ -9,91 +9,101 @@ use crate::text::sanitize::sanitize_line;
 use crate::text::table::{TableColumn, table};
 use crate::text::wrap::wrap;
 
-/// The columns of the bar that shows the window.
+/// The width of the usage bar.
 const BAR_COLUMNS: usize = 40;
-/// The pictures of the parts in it, in turn.
+/// The glyphs of the parts in the bar, used in turn.
 const BAR_GLYPHS: [char; 8] = ['█', '▓', '▒', '▚', '▤', '▥', '▦', '▧'];
-/// The picture of what is free.
+/// The glyph of free tokens.
 const FREE_GLYPH: char = '░';
 
-/// Returns the lines that tell what a request would hold.
+/// Returns the lines that describe the next request.
 pub fn render_report(screen: &Screen, report: &ContextReport) -> Vec<String> {
     let style = screen.style;
     let window = report.window_tokens.unwrap_or(report.tokens).max(1);
-    let of = match report.window_tokens {
+    let usage = match report.window_tokens {
         Some(window) => format!("about {} of {} tokens", format_tokens(report.tokens), format_tokens(window)),
         None if report.model.is_none() => format!("about {} tokens", format_tokens(report.tokens)),
-        None => format!("about {} tokens; the model's window is not known", format_tokens(report.tokens)),
+        None => {
+            format!("about {} tokens; the model's context window is unknown", format_tokens(report.tokens))
+        }
     };
-    let mut lines = vec![style.bold(sanitize_line(report.model.as_deref().unwrap_or("no model"))), style.dim(of)];
-    // A bar says nothing to whoever has it read out, or reads it as a program.
+    let mut lines =
+        vec![style.bold(sanitize_line(report.model.as_deref().unwrap_or("no model"))), style.dim(usage)];
+    // Screen readers and programs cannot use a bar.
     let has_bar = screen.cursor == CursorMode::Free;
     if has_bar {
         lines.push(usage_bar(report, window, BAR_COLUMNS.min(screen.columns.saturating_sub(2))));
     }
     let percent = |tokens: u64| format!("{} %", (tokens * 100).div_ceil(window));
-    // Neither does the picture a part has in it.
-    let named = |picture: char, name: &str| match has_bar {
-        true => format!("{picture} {}", sanitize_line(name)),
+    let label = |glyph: char, name: &str| match has_bar {
+        true => format!("{glyph} {}", sanitize_line(name)),
         false => sanitize_line(name),
     };
     let parts = report.parts.iter().zip(BAR_GLYPHS.iter().cycle());
-    let row = |(part, picture): (&ContextPart, &char)| {
-        vec![named(*picture, &part.name), format_tokens(part.tokens), percent(part.tokens)]
+    let row = |(part, glyph): (&ContextPart, &char)| {
+        vec![label(*glyph, &part.name), format_tokens(part.tokens), percent(part.tokens)]
     };
     let mut rows: Vec<Vec<String>> = parts.map(row).collect();
     if let Some(window) = report.window_tokens {
         let free = window.saturating_sub(report.tokens);
-        rows.push(vec![named(FREE_GLYPH, "free"), format_tokens(free), percent(free)]);
+        rows.push(vec![label(FREE_GLYPH, "free"), format_tokens(free), percent(free)]);
     }
     let columns = [TableColumn::Flexible("PART"), TableColumn::Right("TOKENS"), TableColumn::Right("SHARE")];
     lines.extend(table(screen, &columns, &rows));
     let noun = if report.message_count == 1 { "message" } else { "messages" };
-    let told = [Some(format!("{} {noun}", report.message_count)), compacted_line(report), Some(next_compaction_line(report))];
-    let say = |text: String| style.dim(wrap(&text, screen.text_columns(), "", "  "));
-    lines.extend(told.into_iter().flatten().map(say));
+    let notes = [
+        Some(format!("{} {noun}", report.message_count)),
+        compacted_line(report),
+        Some(next_compaction_line(report)),
+    ];
+    let note_line = |text: String| style.dim(wrap(&text, screen.text_columns(), "", "  "));
+    lines.extend(notes.into_iter().flatten().map(note_line));
     lines
 }
 
-/// Returns what of the thread is condensed.
+/// Returns the line about the active compaction.
 fn compacted_line(report: &ContextReport) -> Option<String> {
-    let condensed = report.condensed.as_ref()?;
-    let part = condensed.part;
+    let compacted = report.condensed.as_ref()?;
+    let part = compacted.part;
     let size = report.parts.iter().find(|sent| sent.name == part).map_or(0, |sent| sent.tokens);
     Some(format!(
-        "Everything up to #{} is compacted: {} tokens of {part} stand for it (marker #{}).",
-        condensed.last_seq,
+        "Everything up to #{} is compacted into {} tokens of {part} (marker #{}).",
+        compacted.last_seq,
         format_tokens(size),
-        condensed.marker_seq
+        compacted.marker_seq
     ))
 }
 
-/// Returns when the conversation will be condensed without being asked.
+/// Returns the line about the next automatic compaction.
 fn next_compaction_line(report: &ContextReport) -> String {
     match report.trigger_tokens {
-        None if report.model.is_none() => "With a model, it is compacted automatically.".to_owned(),
-        None => "It is compacted as `[compaction]` in config.toml says.".to_owned(),
+        None if report.model.is_none() => "Automatic compaction needs a model.".to_owned(),
+        None => "Automatic compaction follows `[compaction]` in config.toml.".to_owned(),
         Some(trigger) => match trigger.checked_sub(report.tokens).filter(|left| *left > 0) {
             Some(left) => {
-                format!("It will be compacted at {} tokens: {} to go.", format_tokens(trigger), format_tokens(left))
+                format!(
+                    "The thread will be compacted at {} tokens: {} to go.",
+                    format_tokens(trigger),
+                    format_tokens(left)
+                )
             }
             None => format!(
-                "It will be compacted before the next request: {} tokens are reached.",
+                "The thread will be compacted before the next request: it has reached {} tokens.",
                 format_tokens(trigger)
             ),
         },
     }
 }
 
-/// Returns the shares of the window as a bar: each part with a picture of its own, the rest free.
+/// Returns a bar in which each part has its own glyph and the rest is free.
 fn usage_bar(report: &ContextReport, window: u64, columns: usize) -> String {
     let mut bar = String::new();
     let (mut tokens, mut drawn) = (0, 0);
-    for (part, picture) in report.parts.iter().zip(BAR_GLYPHS.iter().cycle()) {
+    for (part, glyph) in report.parts.iter().zip(BAR_GLYPHS.iter().cycle()) {
         tokens += part.tokens;
-        // Rounded up in sum, so that the bar is as long as all parts together.
+        // The running sum is rounded up, so that the bar is as long as all parts together.
         let end = usize::try_from((tokens * columns as u64).div_ceil(window)).unwrap_or(columns).min(columns);
-        bar.extend(std::iter::repeat_n(*picture, end.saturating_sub(drawn)));
+        bar.extend(std::iter::repeat_n(*glyph, end.saturating_sub(drawn)));
         drawn = drawn.max(end);
     }
     bar.extend(std::iter::repeat_n(FREE_GLYPH, columns - drawn));
@@ -122,42 +132,49 @@ mod tests {
         }
     }
 
-    fn render_sample(audience: Audience, cursor: CursorMode, filled: &ContextReport) -> String {
+    fn render_sample(audience: Audience, cursor: CursorMode, report: &ContextReport) -> String {
         let screen = Screen { style: Style::Plain, columns: 60, audience, cursor };
-        let text = render_report(&screen, filled).join("\n");
+        let text = render_report(&screen, report).join("\n");
         assert!(text.lines().all(|line| width(line) <= 60), "{text}");
         text
     }
 
     #[test]
-    fn b18_every_part_is_told_and_when_the_conversation_will_be_condensed() {
+    fn b18_every_part_is_listed_with_the_next_compaction() {
         let parts = [("instructions", 4_000), ("tools", 6_000), ("summary", 1_500), ("messages", 20_000)];
-        let filled = ContextReport {
+        let report = ContextReport {
             message_count: 12,
             trigger_tokens: Some(170_000),
             condensed: Some(CompactedPart { marker_seq: 71, last_seq: 61, part: "summary" }),
             ..context_report(Some(200_000), &parts)
         };
-        let plain = render_sample(Audience::Person, CursorMode::Fixed, &filled);
-        assert_eq!(render_sample(Audience::Program, CursorMode::Fixed, &filled), plain);
-        insta::assert_snapshot!(format!("{}\n\n{plain}", render_sample(Audience::Person, CursorMode::Free, &filled)));
+        let plain = render_sample(Audience::Person, CursorMode::Fixed, &report);
+        assert_eq!(render_sample(Audience::Program, CursorMode::Fixed, &report), plain);
+        insta::assert_snapshot!(format!(
+            "{}\n\n{plain}",
+            render_sample(Audience::Person, CursorMode::Free, &report)
+        ));
     }
 
     #[test]
-    fn a_context_that_is_due_or_never_is_says_so() {
+    fn the_next_compaction_is_announced() {
         let check = |trigger_tokens, expected: &str| {
-            let filled = ContextReport { trigger_tokens, ..context_report(None, &[("messages", 20_000)]) };
-            assert_eq!(next_compaction_line(&filled), expected);
+            let report = ContextReport { trigger_tokens, ..context_report(None, &[("messages", 20_000)]) };
+            assert_eq!(next_compaction_line(&report), expected);
         };
-        check(None, "It is compacted as `[compaction]` in config.toml says.");
-        check(Some(20_000), "It will be compacted before the next request: 20.0k tokens are reached.");
-        check(Some(30_000), "It will be compacted at 30.0k tokens: 10.0k to go.");
-        let unknown = render_sample(Audience::Program, CursorMode::Fixed, &context_report(None, &[("messages", 9)]));
-        assert!(unknown.contains("window is not known"), "{unknown}");
+        check(None, "Automatic compaction follows `[compaction]` in config.toml.");
+        check(
+            Some(20_000),
+            "The thread will be compacted before the next request: it has reached 20.0k tokens.",
+        );
+        check(Some(30_000), "The thread will be compacted at 30.0k tokens: 10.0k to go.");
+        let unknown =
+            render_sample(Audience::Program, CursorMode::Fixed, &context_report(None, &[("messages", 9)]));
+        assert!(unknown.contains("window is unknown"), "{unknown}");
     }
 
     #[test]
-    fn the_bar_is_as_long_as_the_window_however_full_it_is() {
+    fn the_bar_has_the_same_length_however_full_the_window_is() {
         let check = |sizes: &[u64], expected: &str| {
             let parts: Vec<(&str, u64)> = sizes.iter().map(|tokens| ("", *tokens)).collect();
             assert_eq!(usage_bar(&context_report(Some(100), &parts), 100, 10), expected);

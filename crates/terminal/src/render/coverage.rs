@@ -1,5 +1,5 @@
-//! The ledger of a summary: which events it covers, and how each of them reached it. The numbers are the coverage's own;
-//! none is worked out anew.
+//! Renders the coverage of a summary: how many messages it covers and how each range of events was read. Counting is done
+//! by `agent::count_coverage`.
 
 use agent::{CoverageCounts, count_coverage};
 use protocol::Coverage;
@@ -8,42 +8,45 @@ use protocol::handoff::summary::SeqRange;
 use crate::screen::Screen;
 use crate::text::wrap::{pad, wrap};
 
-/// Ranges that are shown, the newest ones.
+/// The largest number of ranges shown; the newest are kept.
 const RANGES_MAX: usize = 12;
 const RANGE_COLUMNS: usize = 18;
 
-/// Returns what the summary covers on one line.
+/// Returns the message counts on one line.
 pub fn render_line(coverage: &Coverage) -> String {
-    let CoverageCounts { messages, verbatim, summarized, truncated, excluded, .. } =
-        count_coverage(coverage);
+    let CoverageCounts { messages, verbatim, summarized, truncated, excluded, .. } = count_coverage(coverage);
     let noun = if messages == 1 { "message" } else { "messages" };
     format!(
         "{messages} {noun}: {verbatim} verbatim, {summarized} summarized, {truncated} truncated, {excluded} excluded"
     )
 }
 
-/// Returns the ranges in order, and what the words mean.
+/// Returns the counts, the ranges in order, and an explanation of the terms.
 pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
     let ranges = sorted_ranges(coverage);
     let columns = screen.text_columns();
     let mut lines = vec![screen.style.bold(wrap(&render_line(coverage), columns, "", "  "))];
-    let left_out = ranges.len().saturating_sub(RANGES_MAX);
-    if left_out > 0 {
-        lines.push(screen.style.dim(format!("  … {left_out} earlier ranges")));
+    let omitted = ranges.len().saturating_sub(RANGES_MAX);
+    if omitted > 0 {
+        lines.push(screen.style.dim(format!("  … {omitted} earlier ranges")));
     }
-    for ((first, last), how) in &ranges[left_out..] {
+    for ((first, last), kind) in &ranges[omitted..] {
         let range = if first == last { format!("#{first}") } else { format!("#{first}–#{last}") };
-        lines.push(format!("  {}{how}", pad(&range, RANGE_COLUMNS)));
+        lines.push(format!("  {}{kind}", pad(&range, RANGE_COLUMNS)));
     }
     let other = count_coverage(coverage).other_events;
     if other > 0 {
-        let noun = if other == 1 { "event is no message" } else { "events are no messages" };
-        let text = format!("{other} {noun} but what was noted of runs; they count as excluded ranges.");
+        let text = match other {
+            1 => "1 event is not a message (such as the start of a run) and counts as excluded.".to_owned(),
+            _ => {
+                format!("{other} events are not messages (such as the start of a run) and count as excluded.")
+            }
+        };
         lines.push(screen.style.dim(wrap(&text, columns, "  ", "  ")));
     }
-    let words = "verbatim: read whole · summarized: read as a line or a fact · truncated: read in part · excluded: not read. \
-                 /history shows the events.";
-    lines.push(screen.style.dim(wrap(words, columns, "  ", "  ")));
+    let legend = "verbatim: read in full · summarized: read as a line or a fact · truncated: read in part · excluded: not read. \
+                  /history shows the events.";
+    lines.push(screen.style.dim(wrap(legend, columns, "  ", "  ")));
     lines
 }
 
@@ -55,7 +58,7 @@ fn sorted_ranges(coverage: &Coverage) -> Vec<(SeqRange, &'static str)> {
         (&coverage.excluded, "excluded"),
     ];
     let mut all: Vec<(SeqRange, &str)> =
-        lists.into_iter().flat_map(|(ranges, how)| ranges.iter().map(move |range| (*range, how))).collect();
+        lists.into_iter().flat_map(|(ranges, kind)| ranges.iter().map(move |range| (*range, kind))).collect();
     all.sort_unstable();
     all
 }
@@ -79,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn m5_the_numbers_on_screen_equal_the_ledger() {
+    fn m5_the_displayed_counts_equal_the_coverage() {
         let expected = "240 messages: 11 verbatim, 180 summarized, 49 truncated, 0 excluded";
         assert_eq!(render_line(&coverage()), expected);
     }
@@ -91,20 +94,24 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_at_60_and_at_100_columns() {
+    fn coverage_at_60_and_at_100_columns() {
         insta::assert_snapshot!(format!("{}\n\n{}", render_sample(60), render_sample(100)));
     }
 
     #[test]
     fn the_ranges_are_in_order_and_bounded() {
-        let screen =
-            Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: CursorMode::Fixed };
+        let screen = Screen {
+            style: Style::Plain,
+            columns: 60,
+            audience: Audience::Program,
+            cursor: CursorMode::Fixed,
+        };
         let coverage = Coverage {
             first_seq: 1,
             last_seq: 30,
             messages: 30,
-            verbatim: (1..=15).map(|at| (2 * at, 2 * at)).collect(),
-            summarized: (0..15).map(|at| (2 * at + 1, 2 * at + 1)).collect(),
+            verbatim: (1..=15).map(|index| (2 * index, 2 * index)).collect(),
+            summarized: (0..15).map(|index| (2 * index + 1, 2 * index + 1)).collect(),
             ..Coverage::default()
         };
         let lines = render_full(&screen, &coverage);

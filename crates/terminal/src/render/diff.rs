@@ -1,4 +1,4 @@
-//! Changes in colour, and readable without it: a unified diff, what replaces a part of a file, or two versions of a text.
+//! Renders changes: a unified diff, a replacement in a file, or two versions of a text. They are readable without colour.
 
 use similar::{ChangeTag, TextDiff};
 
@@ -6,42 +6,44 @@ use crate::screen::Screen;
 use crate::text::style::Style;
 use crate::text::wrap::{shorten, wrap};
 
-/// Lines around a replaced text that are shown with it.
+/// Unchanged lines shown before and after a replacement.
 const CONTEXT_LINES: usize = 2;
 
-/// Returns the lines of a unified diff, each in its colour and shortened to the screen. The text must be safe.
+/// Returns the lines of a unified diff, coloured and shortened to the screen. The text must be sanitized.
 pub fn render_unified(screen: &Screen, diff: &str) -> Vec<String> {
     diff.lines().map(|line| color_line(screen, line)).collect()
 }
 
-/// Returns what replacing `old` by `new` removes and adds, with a little of what stays around it. Both must be safe.
+/// Returns the removed and added lines of a replacement of `old` by `new`, with unchanged lines around them. Both must be
+/// sanitized.
 pub fn render_replacement(screen: &Screen, old: &str, new: &str) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
-    let rest = old.len().min(new.len()) - head;
-    let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
-    let stays = |line: &&str| format!(" {line}");
-    let mut lines: Vec<String> = old[head.saturating_sub(CONTEXT_LINES)..head].iter().map(stays).collect();
+    let tail_max = old.len().min(new.len()) - head;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(tail_max).take_while(|(a, b)| a == b).count();
+    let unchanged = |line: &&str| format!(" {line}");
+    let mut lines: Vec<String> =
+        old[head.saturating_sub(CONTEXT_LINES)..head].iter().map(unchanged).collect();
     lines.extend(old[head..old.len() - tail].iter().map(|line| format!("-{line}")));
     lines.extend(new[head..new.len() - tail].iter().map(|line| format!("+{line}")));
-    lines.extend(new[new.len() - tail..].iter().take(CONTEXT_LINES).map(stays));
+    lines.extend(new[new.len() - tail..].iter().take(CONTEXT_LINES).map(unchanged));
     lines.iter().map(|line| color_line(screen, line)).collect()
 }
 
-/// Returns what changed from `old` to `new`, line by line and each line whole; of what stayed, only what stands beside a
-/// change. Both must be safe.
+/// Returns the lines that differ between `old` and `new`, each in full, with the unchanged lines next to them. Both must be
+/// sanitized.
 pub fn render_versions(screen: &Screen, old: &str, new: &str) -> Vec<String> {
     let diff = TextDiff::from_lines(old, new);
     let changes: Vec<(ChangeTag, &str)> =
         diff.iter_all_changes().map(|change| (change.tag(), change.value().trim_end())).collect();
-    let is_near = |at: usize| {
-        let around = at.saturating_sub(1)..(at + 2).min(changes.len());
-        changes[around].iter().any(|(tag, _)| *tag != ChangeTag::Equal)
+    let is_near_change = |index: usize| {
+        let neighbours = index.saturating_sub(1)..(index + 2).min(changes.len());
+        changes[neighbours].iter().any(|(tag, _)| *tag != ChangeTag::Equal)
     };
     let mut lines = Vec::new();
     let mut is_gap = false;
-    for (at, (tag, text)) in changes.iter().enumerate() {
-        if text.is_empty() || !is_near(at) {
+    for (index, (tag, text)) in changes.iter().enumerate() {
+        if text.is_empty() || !is_near_change(index) {
             is_gap |= *tag == ChangeTag::Equal && !text.is_empty();
             continue;
         }
@@ -76,9 +78,13 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
 
     #[test]
-    fn a_replacement_shows_what_goes_and_what_comes() {
-        let screen =
-            Screen { style: Style::Plain, columns: 20, audience: Audience::Program, cursor: CursorMode::Fixed };
+    fn a_replacement_has_removed_and_added_lines() {
+        let screen = Screen {
+            style: Style::Plain,
+            columns: 20,
+            audience: Audience::Program,
+            cursor: CursorMode::Fixed,
+        };
         let check = |old: &str, new: &str, expected: &[&str]| {
             assert_eq!(render_replacement(&screen, old, new), expected, "{old:?} {new:?}");
         };
@@ -91,9 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn two_versions_show_each_changed_line_whole_and_what_stands_beside_it() {
-        let screen =
-            Screen { style: Style::Plain, columns: 30, audience: Audience::Program, cursor: CursorMode::Fixed };
+    fn versions_have_changed_lines_in_full_and_their_neighbours() {
+        let screen = Screen {
+            style: Style::Plain,
+            columns: 30,
+            audience: Audience::Program,
+            cursor: CursorMode::Fixed,
+        };
         let old =
             "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer than the screen\n- three\n- four\n";
         let new = "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer\n- three\n- four\n- five\n";
@@ -113,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_diff_have_their_colours() {
+    fn added_and_removed_lines_are_coloured() {
         let screen =
             Screen { style: Style::Color, columns: 20, audience: Audience::Person, cursor: CursorMode::Free };
         let lines = render_unified(&screen, "@@ -1 +1 @@\n-a\n+b\n c");

@@ -1,40 +1,43 @@
-//! Markdown as it streams in, rendered: CommonMark with tables, code in colour. What is printed is never drawn again, so that output of any
-//! length scrolls as plain text does: a block is printed when nothing that follows can change it, code and lists line by line and item by item.
+//! Renders streamed Markdown: CommonMark with tables and highlighted code. Printed lines are never redrawn, so that output
+//! of any length scrolls like plain text. A block is printed once no further text can change it; code is printed line by
+//! line, and lists item by item.
 
 mod blocks;
 mod tables;
 
-use self::blocks::{BlockGrowth, MarkdownLayout, RenderedBlock, code_closing, code_colors, code_line, render_blocks};
-use crate::screen::Screen;
+use self::blocks::{
+    BlockGrowth, MarkdownLayout, RenderedBlock, code_closing, code_highlighter, code_line, render_blocks,
+};
 use crate::render::code::CodeHighlighter;
+use crate::screen::Screen;
 use crate::text::sanitize::sanitize;
 
-/// The longest block that is held back because it may still change. A longer one is printed as it is.
+/// The largest block that is held back because it may still change. A larger one is printed as it is.
 const SOURCE_BYTES_MAX: usize = 32 * 1024;
 
-/// A document under way.
+/// A streamed document.
 #[derive(Debug)]
 pub struct MarkdownRenderer {
     layout: MarkdownLayout,
-    /// The whole lines of what is not printed, behind the end of what is.
+    /// The complete lines that are not printed yet.
     unprinted_source: String,
-    /// The line that is not whole.
+    /// The incomplete last line.
     partial_line: String,
     fence: Option<OpenCodeFence>,
-    /// Something was printed.
+    /// A block was printed.
     has_printed: bool,
 }
 
-/// A code fence under way whose lines are printed as they come.
+/// An open code fence, whose lines are printed as they arrive.
 #[derive(Debug)]
 struct OpenCodeFence {
-    /// The mark that closes it.
+    /// The mark that closes the fence.
     closing_mark: String,
     code: Option<CodeHighlighter>,
 }
 
 impl MarkdownRenderer {
-    /// Returns an empty document for `screen`.
+    /// Returns an empty document.
     pub fn new(screen: &Screen) -> Self {
         Self {
             layout: MarkdownLayout { style: screen.style, columns: screen.text_columns() },
@@ -45,12 +48,12 @@ impl MarkdownRenderer {
         }
     }
 
-    /// Goes on in the width the screen has now.
+    /// Uses the current width of the screen from now on.
     pub fn fit_width(&mut self, screen: &Screen) {
         self.layout.columns = screen.text_columns();
     }
 
-    /// Takes more text and returns the lines that can be printed, each with its newline.
+    /// Adds text and returns the lines that can be printed, each with its newline.
     pub fn push(&mut self, text: &str) -> String {
         let mut out = String::new();
         for part in text.split_inclusive('\n') {
@@ -63,7 +66,7 @@ impl MarkdownRenderer {
         out
     }
 
-    /// Returns what is left as whole lines; empty when nothing is.
+    /// Returns the remaining lines, each with its newline.
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
         let line = std::mem::take(&mut self.partial_line);
@@ -76,24 +79,24 @@ impl MarkdownRenderer {
         out
     }
 
-    /// Returns what has arrived and is not printed, as it may look, for a place that is drawn again.
+    /// Returns a preview of the text that is not printed yet, for lines that are redrawn.
     pub fn preview(&self) -> Vec<String> {
         let pending = sanitize(&self.partial_line);
         if self.fence.is_some() {
             return pending.lines().map(|line| code_line(line, &mut None, self.layout.style)).collect();
         }
-        let parts = render_blocks(&format!("{}{pending}", self.unprinted_source), self.layout);
-        parts.iter().flat_map(|part| part.lines.lines()).map(str::to_owned).collect()
+        let blocks = render_blocks(&format!("{}{pending}", self.unprinted_source), self.layout);
+        blocks.iter().flat_map(|block| block.lines.lines()).map(str::to_owned).collect()
     }
 
-    /// Takes a whole line.
+    /// Adds a complete line.
     fn push_line(&mut self, line: &str, out: &mut String) {
         match &mut self.fence {
             Some(fence) => {
                 let style = self.layout.style;
                 let mark = line.trim();
-                let is_end =
-                    mark.starts_with(&fence.closing_mark) && mark.trim_start_matches(&fence.closing_mark[..1]).is_empty();
+                let is_end = mark.starts_with(&fence.closing_mark)
+                    && mark.trim_start_matches(&fence.closing_mark[..1]).is_empty();
                 let line = match is_end {
                     true => code_closing(style),
                     false => code_line(line.trim_end_matches('\n'), &mut fence.code, style),
@@ -105,57 +108,64 @@ impl MarkdownRenderer {
                 }
             }
             None => {
-                // A line of running text, or a row of a table, ends nothing.
-                let goes_on = line.starts_with(|c: char| c.is_alphabetic() || c == '|');
-                let is_read = !goes_on || self.unprinted_source.ends_with("\n\n");
+                // A line of a paragraph, or a row of a table, ends no block.
+                let continues_block = line.starts_with(|c: char| c.is_alphabetic() || c == '|');
+                let may_end_block = !continues_block || self.unprinted_source.ends_with("\n\n");
                 self.unprinted_source.push_str(line);
                 if self.unprinted_source.len() > SOURCE_BYTES_MAX {
                     self.print_all(out);
-                } else if is_read {
+                } else if may_end_block {
                     self.print_finished_blocks(out);
                 }
             }
         }
     }
 
-    /// Prints what cannot change any more, and forgets its source.
+    /// Prints the blocks that cannot change any more, and drops their source.
     fn print_finished_blocks(&mut self, out: &mut String) {
-        let mut parts = render_blocks(&self.unprinted_source, self.layout);
-        let Some(last) = parts.last() else { return };
+        let mut blocks = render_blocks(&self.unprinted_source, self.layout);
+        let Some(last) = blocks.last() else { return };
         let growth = last.growth.clone();
-        let is_over = match growth {
+        let is_finished = match growth {
             BlockGrowth::Closed | BlockGrowth::Fence { .. } => true,
-            BlockGrowth::UntilBlankLine => self.unprinted_source[last.source_end..].matches('\n').nth(1).is_some(),
+            BlockGrowth::UntilBlankLine => {
+                self.unprinted_source[last.source_end..].matches('\n').nth(1).is_some()
+            }
             BlockGrowth::Item => false,
         };
-        if !is_over {
-            parts.pop();
+        if !is_finished {
+            blocks.pop();
         }
-        let end = parts.last().map_or(0, |part| part.source_end);
-        self.append_blocks(&parts, out);
+        let end = blocks.last().map_or(0, |block| block.source_end);
+        self.append_blocks(&blocks, out);
         match growth {
             BlockGrowth::Fence { start, info } => {
                 let mark: String =
                     self.unprinted_source[start..].chars().take_while(|c| ['`', '~'].contains(c)).collect();
-                self.fence = Some(OpenCodeFence { closing_mark: mark, code: code_colors(&info, self.layout.style) });
+                self.fence = Some(OpenCodeFence {
+                    closing_mark: mark,
+                    code: code_highlighter(&info, self.layout.style),
+                });
                 self.unprinted_source.clear();
             }
-            BlockGrowth::Closed | BlockGrowth::UntilBlankLine | BlockGrowth::Item => drop(self.unprinted_source.drain(..end)),
+            BlockGrowth::Closed | BlockGrowth::UntilBlankLine | BlockGrowth::Item => {
+                drop(self.unprinted_source.drain(..end))
+            }
         }
     }
 
     fn print_all(&mut self, out: &mut String) {
-        let parts = render_blocks(&self.unprinted_source, self.layout);
-        self.append_blocks(&parts, out);
+        let blocks = render_blocks(&self.unprinted_source, self.layout);
+        self.append_blocks(&blocks, out);
         self.unprinted_source.clear();
     }
 
-    fn append_blocks(&mut self, parts: &[RenderedBlock], out: &mut String) {
-        for part in parts {
-            if part.has_blank_line_before && self.has_printed {
+    fn append_blocks(&mut self, blocks: &[RenderedBlock], out: &mut String) {
+        for block in blocks {
+            if block.has_blank_line_before && self.has_printed {
                 out.push('\n');
             }
-            out.push_str(&part.lines);
+            out.push_str(&block.lines);
             self.has_printed = true;
         }
     }
@@ -180,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_rendered_and_code_keeps_its_lines() {
+    fn blocks_are_rendered_and_code_is_kept_verbatim() {
         check("# Title\n", "Title\n");
         check("- one\n  - two\n1. three\n", "• one\n  • two\n1. three\n");
         check("- [ ] open\n- [x] done\n", "☐ open\n☑ done\n");
@@ -195,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_wrap_under_their_text() {
+    fn wrapped_list_items_are_indented() {
         check(
             "- a line that is longer than forty columns by far\n",
             "• a line that is longer than forty\n  columns by far\n",
@@ -203,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn i4_where_the_chunks_are_cut_does_not_show() {
+    fn i4_chunk_boundaries_do_not_change_the_output() {
         let text = "# T\n\n- **b** `c`\n```rust\nfn x() {}\n```\n|a|\n|-|\n|b|\nend";
         let whole = render(Style::Color, &[text]);
         let letters: Vec<String> = text.chars().map(String::from).collect();
@@ -214,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_yet_can_be_looked_at() {
+    fn incomplete_text_has_a_preview() {
         let screen =
             Screen { style: Style::Plain, columns: 40, audience: Audience::Person, cursor: CursorMode::Free };
         let mut markdown = MarkdownRenderer::new(&screen);
@@ -225,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_an_item_and_a_line_of_code_are_printed_as_soon_as_they_are_whole() {
+    fn a_heading_an_item_and_a_line_of_code_are_printed_once_complete() {
         let screen =
             Screen { style: Style::Plain, columns: 40, audience: Audience::Person, cursor: CursorMode::Free };
         let mut markdown = MarkdownRenderer::new(&screen);
@@ -240,21 +250,21 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_quotes_and_items_is_led_by_their_marks() {
+    fn blocks_in_quotes_and_items_have_prefixes() {
         check("> a\n>\n> - b\n>   c\n> > d\n\nend\n", "│ a\n│\n│ • b\n│   c\n│ │ d\n\nend\n");
         check("1) a\n\n   ```\n   x\n   ```\n2) b\n", "1) a\n\n   ╷\n   │ x\n   ╵\n2) b\n");
         check("- > a\n- \n- - b\n", "• │ a\n• \n• • b\n");
     }
 
     #[test]
-    fn emphasis_goes_on_behind_the_end_of_a_line_and_not_into_a_gutter() {
+    fn emphasis_continues_on_the_next_line_but_not_in_its_gutter() {
         let expected =
             "\u{1b}[2m│ \u{1b}[22m\u{1b}[1ma\u{1b}[22m\n\u{1b}[2m│ \u{1b}[22m\u{1b}[1mb\u{1b}[22m\n";
         assert_eq!(render(Style::Color, &["> **a\n> b**\n"]), expected);
     }
 
     #[test]
-    fn marks_of_emphasis_are_not_shown() {
+    fn emphasis_marks_are_removed() {
         check("a **bold** and *thin* `co_de`", "a bold and thin co_de\n");
         check("see [it](https://example.org/a_b) now", "see it (https://example.org/a_b) now\n");
         check("[x](x) <https://e.org> <a@e.org>", "x https://e.org a@e.org\n");
@@ -272,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_does_not_end_is_printed_all_the_same() {
+    fn a_block_without_end_is_printed() {
         let screen =
             Screen { style: Style::Plain, columns: 40, audience: Audience::Person, cursor: CursorMode::Free };
         let mut markdown = MarkdownRenderer::new(&screen);
@@ -281,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn k5_what_entities_stand_for_does_not_act_on_the_terminal() {
+    fn k5_decoded_entities_are_sanitized() {
         check("a&#27;[2Jb &#x202e;c &#10;d &amp;", "a[2Jb c d &\n");
         check("[x](http://e&#27;[31m) `&#27;`", "x (http://e) &#27;\n");
         check("``` a&#27;[2Jb\n&#27;\n```\n", "╷ ab\n│ &#27;\n╵\n");
@@ -289,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn k5_escape_sequences_of_a_model_do_not_reach_the_terminal() {
+    fn k5_escape_sequences_are_removed() {
         check("\u{1b}[2Jcl\u{202e}ear\n", "clear\n");
     }
 }

@@ -1,6 +1,5 @@
-//! The card of a compaction: how many messages were condensed, which, and from how many tokens to how many; opened, the
-//! summary too. It is the same wherever a compaction is seen: as it happens, when a thread is opened again, in the
-//! history. What is condensed, and what of it was taken back, is decided elsewhere.
+//! Renders a compaction as a card: number and range of the messages, tokens before and after, trigger and author, and the
+//! summary if the card is expanded. The same card is used live, when a thread is reopened, and in the history.
 
 mod archive;
 
@@ -8,37 +7,38 @@ use agent::SummaryMarker;
 use jiff::Timestamp;
 use protocol::{ClippedResult, Compaction, CompactionFailed, CompactionTrigger, Event, EventType, Seq};
 
-use crate::screen::Screen;
 use crate::render::markdown::MarkdownRenderer;
+use crate::screen::Screen;
 use crate::text::amount::format_tokens;
-use crate::text::timestamp::format_minute;
 use crate::text::sanitize::sanitize_line;
 use crate::text::style::close_styles_per_line;
+use crate::text::timestamp::format_minute;
 use crate::text::wrap::{format_bytes, width, wrap};
 
 pub use archive::archive_card;
 
-/// The separator between two parts of a card's head.
+/// The separator between two parts of a card's heading.
 const SEPARATOR: &str = " · ";
 /// The prefix of a card.
 const LEAD: &str = "── ";
-/// The prefix of the other lines of its head.
+/// The prefix of the other lines of the heading.
 const INDENT: &str = "   ";
-/// The prefix of each line of its summary.
+/// The prefix of each line of the summary.
 const GUTTER: &str = "│ ";
-/// The same where it is read out: only what is said of a summary begins in the first column, nothing that it says.
+/// The prefix of each line of the summary for screen readers. No line of a summary begins in the first column, so that it
+/// cannot be taken for a line of the harness.
 const PLAIN_GUTTER: &str = "  ";
 /// The text after a summary for screen readers.
 const SUMMARY_END: &str = "End of the summary.";
 
-/// The outcome of a compaction.
+/// The status of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionStatus {
-    /// The model is sent the summary, or one that went on from it; its marker is that event.
+    /// Active: the model gets the summary, or a later one built on it. Carries the marker's sequence number.
     Active(Seq),
-    /// A person took it back.
+    /// Undone. Carries the marker's sequence number.
     Reverted(Seq),
-    /// It is only shown what it would be.
+    /// Not applied.
     Preview,
 }
 
@@ -54,30 +54,31 @@ impl CompactionStatus {
 /// How much of a card is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CardFold {
-    /// Its head.
+    /// The heading.
     #[default]
     Closed,
-    /// The summary too.
+    /// The heading and the summary.
     Open,
 }
 
-/// Returns the lines of a card; none is wider than the screen. Text of the summary cannot act on the terminal, and every
-/// line of it is led by a rule, so that it cannot pass for what was said; where it is read out, its lines are counted
-/// before and its end is told. The marker comes with when it was set.
+/// Returns the lines of a card, none wider than the screen. `marked_at` is the time of the marker.
+///
+/// The summary is sanitized, and each of its lines has a prefix, so that it cannot be taken for a message. For screen
+/// readers its lines are counted first and its end is announced.
 pub fn compaction_card(
     screen: &Screen,
     marker: &SummaryMarker,
-    at: Option<Timestamp>,
-    standing: CompactionStatus,
+    marked_at: Option<Timestamp>,
+    status: CompactionStatus,
     fold: CardFold,
 ) -> Vec<String> {
-    let at = at.map(format_minute);
+    let marked_at = marked_at.map(format_minute);
     let mut lines = match screen.is_plain() {
-        true => plain_heading_lines(screen, marker, standing, at),
-        false => heading_lines(screen, marker, standing, at),
+        true => plain_heading_lines(screen, marker, status, marked_at),
+        false => heading_lines(screen, marker, status, marked_at),
     };
     if let Some(focus) = marker.focus.as_deref().map(sanitize_line).filter(|focus| !focus.is_empty()) {
-        let focus = wrap(&format!("asked to keep: {focus}"), screen.text_columns(), INDENT, INDENT);
+        let focus = wrap(&format!("focus: {focus}"), screen.text_columns(), INDENT, INDENT);
         lines.extend(close_styles_per_line(focus.lines()).into_iter().map(|line| screen.style.dim(line)));
     }
     if fold == CardFold::Open {
@@ -86,7 +87,7 @@ pub fn compaction_card(
     lines
 }
 
-/// Returns the line that says that a compaction was taken back.
+/// Returns the notice that a compaction was undone.
 pub fn revert_notice(screen: &Screen, marker_seq: Seq) -> String {
     match screen.is_plain() {
         true => format!("The compaction of marker {marker_seq} was undone."),
@@ -94,36 +95,42 @@ pub fn revert_notice(screen: &Screen, marker_seq: Seq) -> String {
     }
 }
 
-/// Returns what is shown of an event that changed what the model is sent, as it happens: the card of a compaction, or one
-/// line; of other events nothing.
+/// Returns the lines of an event that changes the model's context: the card of a compaction, or a notice. Other events have
+/// no lines.
 pub fn render_context_event(screen: &Screen, event: &Event) -> Vec<String> {
-    let say = |text: &str| wrap(text, screen.text_columns(), LEAD, INDENT);
+    let notice = |text: &str| wrap(text, screen.text_columns(), LEAD, INDENT);
     match event.kind() {
         Some(EventType::Compacted) => match event.body::<Compaction>() {
             Ok(compaction) => {
-                let (marker, at) = (compaction.into(), Some(event.created_at));
-                compaction_card(screen, &marker, at, CompactionStatus::Active(event.seq), CardFold::Closed)
+                let (marker, marked_at) = (compaction.into(), Some(event.created_at));
+                compaction_card(
+                    screen,
+                    &marker,
+                    marked_at,
+                    CompactionStatus::Active(event.seq),
+                    CardFold::Closed,
+                )
             }
             Err(_) => Vec::new(),
         },
         Some(EventType::CompactionFailed) => {
             let reason = event.body().map(|CompactionFailed { reason, .. }| reason);
-            let reason = sanitize_line(reason.as_deref().unwrap_or("nobody knows why"));
-            vec![screen.style.warn(say(&format!("not compacted: {reason}")))]
+            let reason = sanitize_line(reason.as_deref().unwrap_or("unknown reason"));
+            vec![screen.style.warn(notice(&format!("not compacted: {reason}")))]
         }
         Some(EventType::ResultClipped) => {
             let Ok(ClippedResult { seq, bytes, .. }) = event.body() else { return Vec::new() };
             let text = format!(
-                "result #{seq} is too large to be sent: the model gets its ends, and can read the rest ({})",
+                "result #{seq} is too large ({}): the model gets its beginning and end, and can read the rest",
                 format_bytes(bytes)
             );
-            vec![screen.style.dim(say(&text))]
+            vec![screen.style.dim(notice(&text))]
         }
         Some(_) | None => Vec::new(),
     }
 }
 
-/// Returns the events of a range as they are numbered in the history.
+/// Returns a range of sequence numbers, such as `#3–#61`.
 pub fn format_seq_range(first_seq: Seq, last_seq: Seq) -> String {
     match first_seq == last_seq {
         true => format!("#{first_seq}"),
@@ -131,75 +138,86 @@ pub fn format_seq_range(first_seq: Seq, last_seq: Seq) -> String {
     }
 }
 
-/// Returns the head as it is read at a glance, in as many lines as it takes.
-fn heading_lines(screen: &Screen, marker: &SummaryMarker, standing: CompactionStatus, at: Option<String>) -> Vec<String> {
-    let sizes = format!("{} → {} tokens", format_tokens(marker.tokens_before), format_tokens(marker.tokens_after));
+/// Returns the heading.
+fn heading_lines(
+    screen: &Screen,
+    marker: &SummaryMarker,
+    status: CompactionStatus,
+    marked_at: Option<String>,
+) -> Vec<String> {
+    let sizes =
+        format!("{} → {} tokens", format_tokens(marker.tokens_before), format_tokens(marker.tokens_after));
     let mut parts = vec![
-        message_count_text(marker.replaced_count, standing),
+        message_count_text(marker.replaced_count, status),
         format_seq_range(marker.first_seq, marker.last_seq),
         sizes,
         marker.trigger.as_str().to_owned(),
         writer_name(&marker.model),
     ];
-    let at = at.map(|at| format!(" {at}")).unwrap_or_default();
-    parts.extend(standing.marker_seq().map(|seq| format!("marker #{seq}{at}")));
+    let time = marked_at.map(|time| format!(" {time}")).unwrap_or_default();
+    parts.extend(status.marker_seq().map(|seq| format!("marker #{seq}{time}")));
     let lines = fill_lines(&parts, screen.text_columns());
-    let paint = |line| match standing {
+    let paint = |line| match status {
         CompactionStatus::Active(_) | CompactionStatus::Preview => screen.style.warn(line),
         CompactionStatus::Reverted(_) => screen.style.dim(line),
     };
     lines.into_iter().map(paint).collect()
 }
 
-/// Returns the parts one after the other, a line broken between two of them; only one that fills a line is broken within.
+/// Returns the parts joined into lines. Lines are broken between parts; a part is broken only if it is wider than a line.
 fn fill_lines(parts: &[String], columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = LEAD.to_owned();
-    for (at, part) in parts.iter().enumerate() {
-        if at > 0 && width(&line) + width(SEPARATOR) + width(part) > columns {
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 && width(&line) + width(SEPARATOR) + width(part) > columns {
             lines.push(std::mem::replace(&mut line, INDENT.to_owned()));
-        } else if at > 0 {
+        } else if index > 0 {
             line.push_str(SEPARATOR);
         }
         line.push_str(part);
     }
     lines.push(line);
-    let fits = |line: String| match width(&line) > columns {
+    let break_line = |line: String| match width(&line) > columns {
         true => wrap(line.trim_start(), columns, INDENT, INDENT).lines().map(str::to_owned).collect(),
         false => vec![line],
     };
-    lines.into_iter().flat_map(fits).collect()
+    lines.into_iter().flat_map(break_line).collect()
 }
 
-/// Returns the head in words, for whoever has it read out.
-fn plain_heading_lines(screen: &Screen, marker: &SummaryMarker, standing: CompactionStatus, at: Option<String>) -> Vec<String> {
+/// Returns the heading as a sentence, for screen readers.
+fn plain_heading_lines(
+    screen: &Screen,
+    marker: &SummaryMarker,
+    status: CompactionStatus,
+    marked_at: Option<String>,
+) -> Vec<String> {
     let SummaryMarker { tokens_before, tokens_after, .. } = marker;
     let numbers = plain_seq_range(marker.first_seq, marker.last_seq);
-    let why = match marker.trigger {
+    let cause = match marker.trigger {
         CompactionTrigger::Auto => "automatically",
         CompactionTrigger::Manual => "on request",
         CompactionTrigger::Overflow => "because the request was too large",
     };
     let writer = plain_writer_name(&marker.model);
-    let at = at.map(|at| format!(", {at}")).unwrap_or_default();
-    let lead = standing.marker_seq().map(|seq| format!("Marker {seq}{at}: ")).unwrap_or_default();
-    let counted = message_count_text(marker.replaced_count, standing);
+    let time = marked_at.map(|time| format!(", {time}")).unwrap_or_default();
+    let lead = status.marker_seq().map(|seq| format!("Marker {seq}{time}: ")).unwrap_or_default();
+    let count = message_count_text(marker.replaced_count, status);
     let text = format!(
-        "{lead}{counted}, {numbers}, from {tokens_before} to {tokens_after} tokens, {why}, by {writer}."
+        "{lead}{count}, {numbers}, from {tokens_before} to {tokens_after} tokens, {cause}, by {writer}."
     );
     wrap(&text, screen.text_columns(), "", INDENT).lines().map(str::to_owned).collect()
 }
 
-fn message_count_text(count: u64, standing: CompactionStatus) -> String {
+fn message_count_text(count: u64, status: CompactionStatus) -> String {
     let noun = if count == 1 { "message" } else { "messages" };
-    match standing {
+    match status {
         CompactionStatus::Active(_) => format!("{count} {noun} compacted"),
-        CompactionStatus::Reverted(_) => format!("{count} {noun} compacted, and undone"),
+        CompactionStatus::Reverted(_) => format!("{count} {noun} compacted, then undone"),
         CompactionStatus::Preview => format!("{count} {noun} would be compacted"),
     }
 }
 
-/// Returns the events of a range in words.
+/// Returns a range of sequence numbers for screen readers.
 fn plain_seq_range(first_seq: Seq, last_seq: Seq) -> String {
     match first_seq == last_seq {
         true => format!("number {first_seq}"),
@@ -221,20 +239,21 @@ fn writer_name(model: &str) -> String {
     }
 }
 
-/// Returns the lines of a summary, each led by a rule, or counted and ended where it is read out.
+/// Returns the lines of a summary, each with a prefix. For screen readers they are counted first and their end is
+/// announced.
 pub fn summary_lines(screen: &Screen, text: &str) -> Vec<String> {
     let gutter = if screen.is_plain() { PLAIN_GUTTER } else { GUTTER };
     let inner = Screen { columns: screen.text_columns().saturating_sub(width(gutter)), ..*screen };
     let mut markdown = MarkdownRenderer::new(&inner);
     let rendered = markdown.push(text) + &markdown.finish();
-    let ruled = |line: String| match line.is_empty() {
+    let prefix = |line: String| match line.is_empty() {
         true => screen.style.dim(gutter.trim_end()),
         false => format!("{}{line}", screen.style.dim(gutter)),
     };
-    let mut lines: Vec<String> = close_styles_per_line(rendered.lines()).into_iter().map(ruled).collect();
+    let mut lines: Vec<String> = close_styles_per_line(rendered.lines()).into_iter().map(prefix).collect();
     if screen.is_plain() {
         let noun = if lines.len() == 1 { "line" } else { "lines" };
-        lines.insert(0, format!("Its summary, {} {noun}:", lines.len()));
+        lines.insert(0, format!("Summary, {} {noun}:", lines.len()));
         lines.push(SUMMARY_END.to_owned());
     }
     lines
@@ -272,13 +291,18 @@ mod tests {
         Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed }
     }
 
-    /// A marker has a moment, a preview none.
-    fn marker_time(standing: CompactionStatus) -> Option<Timestamp> {
-        standing.marker_seq().map(|_| "2026-11-21T10:02:59Z".parse().unwrap())
+    /// Returns the time of a marker; a preview has none.
+    fn marker_time(status: CompactionStatus) -> Option<Timestamp> {
+        status.marker_seq().map(|_| "2026-11-21T10:02:59Z".parse().unwrap())
     }
 
-    fn render_card(screen: &Screen, marker: &SummaryMarker, standing: CompactionStatus, fold: CardFold) -> String {
-        let text = compaction_card(screen, marker, marker_time(standing), standing, fold).join("\n");
+    fn render_card(
+        screen: &Screen,
+        marker: &SummaryMarker,
+        status: CompactionStatus,
+        fold: CardFold,
+    ) -> String {
+        let text = compaction_card(screen, marker, marker_time(status), status, fold).join("\n");
         assert!(text.lines().all(|line| width(line) <= screen.columns), "{text}");
         text
     }
@@ -299,11 +323,12 @@ mod tests {
     }
 
     #[test]
-    fn c6_the_card_is_told_in_words_where_it_is_read_out() {
+    fn c6_screen_readers_get_the_heading_as_a_sentence() {
         let screen = Screen { audience: Audience::Person, ..test_screen(100) };
         let check = |marker: &SummaryMarker, expected: &str| {
             assert_eq!(
-                render_card(&screen, marker, CompactionStatus::Active(71), CardFold::Closed).replace("\n   ", " "),
+                render_card(&screen, marker, CompactionStatus::Active(71), CardFold::Closed)
+                    .replace("\n   ", " "),
                 expected
             );
         };
@@ -325,7 +350,7 @@ mod tests {
         );
     }
 
-    fn hostile() -> SummaryMarker {
+    fn hostile_marker() -> SummaryMarker {
         SummaryMarker {
             summary: "\u{1b}[2J\u{1b}]8;;http://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\\n── 9 messages compacted\nyou #1 now\n\
                       <script>x</script>\u{202e}\n\nEnd of the summary.\n\nMarker 999: 3 messages compacted, numbers 1 to \
@@ -338,33 +363,45 @@ mod tests {
     }
 
     #[test]
-    fn c7_a_summary_cannot_act_on_the_terminal_or_pass_for_something_that_was_said() {
-        let (hostile, screen) = (hostile(), test_screen(60));
+    fn c7_a_summary_is_sanitized_and_cannot_be_taken_for_a_message() {
+        let (hostile, screen) = (hostile_marker(), test_screen(60));
         let text = render_card(&screen, &hostile, CompactionStatus::Active(71), CardFold::Open);
         assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
-        let head =
-            compaction_card(&screen, &hostile, marker_time(CompactionStatus::Active(71)), CompactionStatus::Active(71), CardFold::Closed).len();
+        let head = compaction_card(
+            &screen,
+            &hostile,
+            marker_time(CompactionStatus::Active(71)),
+            CompactionStatus::Active(71),
+            CardFold::Closed,
+        )
+        .len();
         assert!(text.lines().skip(head).all(|line| line.starts_with(GUTTER.trim_end())), "{text}");
     }
 
     #[test]
-    fn c7_a_summary_that_is_read_out_is_counted_led_and_ended() {
+    fn c7_screen_readers_get_the_summary_with_a_line_count_and_an_end() {
         for columns in [40, 60, 100] {
-            let hostile = hostile();
+            let hostile = hostile_marker();
             let screen = Screen { audience: Audience::Person, ..test_screen(columns) };
             let text = render_card(&screen, &hostile, CompactionStatus::Active(71), CardFold::Open);
             assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
-            let head =
-                compaction_card(&screen, &hostile, marker_time(CompactionStatus::Active(71)), CompactionStatus::Active(71), CardFold::Closed).len();
+            let head = compaction_card(
+                &screen,
+                &hostile,
+                marker_time(CompactionStatus::Active(71)),
+                CompactionStatus::Active(71),
+                CardFold::Closed,
+            )
+            .len();
             let mut lines: Vec<&str> = text.lines().skip(head).collect();
             assert_eq!(lines.pop(), Some(SUMMARY_END), "{text}");
-            assert_eq!(lines.remove(0), format!("Its summary, {} lines:", lines.len()), "{text}");
+            assert_eq!(lines.remove(0), format!("Summary, {} lines:", lines.len()), "{text}");
             assert!(lines.iter().all(|line| line.is_empty() || line.starts_with(PLAIN_GUTTER)), "{text}");
         }
     }
 
     #[test]
-    fn c5_what_did_not_come_to_a_card_is_one_line() {
+    fn c5_other_context_events_have_one_line() {
         let check = |event_type, content: serde_json::Value, expected: &str| {
             let new = NewEvent::new(event_type, &content, Timestamp::UNIX_EPOCH).unwrap();
             let event = Event::from_new(new, "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b".parse().unwrap(), 71);
@@ -375,7 +412,7 @@ mod tests {
         check(
             EventType::ResultClipped,
             json!({"seq": 7, "call_id": "c", "sha256": "ab", "bytes": 1_200_000, "text": "…"}),
-            "── result #7 is too large to be sent: the model gets its ends, and can read the rest (1.2 MB)",
+            "── result #7 is too large (1.2 MB): the model gets its beginning and end, and can read the rest",
         );
         check(EventType::RunStarted, json!({}), "");
         check(EventType::Compacted, json!({"from": "the future"}), "");

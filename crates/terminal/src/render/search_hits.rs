@@ -1,58 +1,65 @@
-//! Renders search hits: location, time, the passage with the matching words, and the adjacent messages. Searching and
-//! ranking are done elsewhere.
+//! Renders search hits: location, time, the passage with the matching words, and the adjacent messages.
 
 use std::collections::BTreeMap;
 
-use agent::{AdjacentMessage, SearchHitSource, SearchHit, Speaker};
+use agent::{AdjacentMessage, SearchHit, SearchHitSource, Speaker};
 use protocol::ThreadId;
 
 use crate::screen::Screen;
+use crate::text::sanitize::{sanitize, sanitize_line};
 use crate::text::timestamp::format_minute;
-use crate::text::sanitize::{sanitize_line, sanitize};
 use crate::text::wrap::{shorten, width, wrap};
 
-/// The prefix of the lines below a head.
+/// The prefix of the lines below a heading.
 const INDENT: &str = "  ";
 /// The separator before the title of a thread.
 const SEPARATOR: &str = " · ";
 /// The fewest columns a title is worth showing in.
 const TITLE_COLUMNS_MIN: usize = 12;
-/// Characters of a handoff's id that are shown.
+/// The name of a thread that does not exist any more.
+const DELETED_THREAD: &str = "(deleted)";
+/// Characters shown of a handoff's id.
 const HANDOFF_ID_CHARS: usize = 13;
 
-/// How threads are told: the beginning of the id, and the title.
+/// The short id and the title of each thread.
 pub type ThreadNames = BTreeMap<ThreadId, (String, String)>;
 
-/// Returns the lines of a hit; none is wider than the screen but where a word of it is.
+/// Returns the lines of a hit. A line is wider than the screen only if a single word is.
 pub fn render_hit(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> Vec<String> {
     let (before, after) = match &hit.source {
         SearchHitSource::Message { before, after, .. } => (before.as_ref(), after.as_ref()),
-        SearchHitSource::Summary { .. } | SearchHitSource::Handoff { .. } | SearchHitSource::Item { .. } => (None, None),
+        SearchHitSource::Summary { .. } | SearchHitSource::Handoff { .. } | SearchHitSource::Item { .. } => {
+            (None, None)
+        }
     };
     let passage = highlight_matches(&hit.snippet, |word| screen.style.bold(word));
     let mut lines = vec![heading_line(screen, hit, names)];
-    lines.extend(before.map(|beside| adjacent_line(screen, beside)));
+    lines.extend(before.map(|message| adjacent_line(screen, message)));
     lines.push(wrap(passage.trim(), screen.text_columns(), INDENT, INDENT));
-    lines.extend(after.map(|beside| adjacent_line(screen, beside)));
+    lines.extend(after.map(|message| adjacent_line(screen, message)));
     lines
 }
 
-/// Returns the line that says what it is, where and when.
+/// Returns the line with the location, kind, time and thread title of a hit.
 fn heading_line(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> String {
     let style = screen.style;
     let short =
-        |thread_id: &ThreadId| names.get(thread_id).map_or("(gone)", |(id, _)| id.as_str()).to_owned();
+        |thread_id: &ThreadId| names.get(thread_id).map_or(DELETED_THREAD, |(id, _)| id.as_str()).to_owned();
     let title = |thread_id: &ThreadId| names.get(thread_id).map(|(_, title)| title.as_str());
-    let (place, what, title) = match &hit.source {
+    let (place, kind, title) = match &hit.source {
         SearchHitSource::Message { thread_id, seq, speaker, .. } => {
             (short(thread_id), format!("#{seq} {}", speaker_name(speaker)), title(thread_id))
         }
         SearchHitSource::Summary { thread_id, first_turn, last_turn, .. } => {
-            let place = thread_id.as_ref().map_or_else(|| "(gone)".to_owned(), short);
-            (place, format!("summary of turns {first_turn}–{last_turn}"), thread_id.as_ref().and_then(title))
+            let place = thread_id.as_ref().map_or_else(|| DELETED_THREAD.to_owned(), short);
+            (
+                place,
+                format!("summary of messages {first_turn}–{last_turn}"),
+                thread_id.as_ref().and_then(title),
+            )
         }
         SearchHitSource::Handoff { handoff_id, parent_thread_id, child_thread_id } => {
-            // One that was not accepted has no child.
+            // Only an accepted handoff has a child thread.
             let child = names.get(child_thread_id).map(|(id, _)| format!(" → {id}"));
             let id = &handoff_id.to_string()[..HANDOFF_ID_CHARS];
             let place = format!("{}{}", short(parent_thread_id), child.unwrap_or_default());
@@ -62,23 +69,23 @@ fn heading_line(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> String
             (sanitize_line(&format!("{} {key}", namespace.join("."))), "item".to_owned(), None)
         }
     };
-    let about = format!("{what} {}", format_minute(hit.at));
-    let left = screen.text_columns().saturating_sub(width(&place) + 1 + width(&about) + width(SEPARATOR));
+    let details = format!("{kind} {}", format_minute(hit.at));
+    let left = screen.text_columns().saturating_sub(width(&place) + 1 + width(&details) + width(SEPARATOR));
     let title = title
         .filter(|_| left >= TITLE_COLUMNS_MIN)
         .map(|title| format!("{SEPARATOR}{}", shorten(title, left)));
-    let about = style.dim(format!("{about}{}", title.unwrap_or_default()));
-    wrap(&format!("{} {about}", style.code(place)), screen.text_columns(), "", INDENT)
+    let details = style.dim(format!("{details}{}", title.unwrap_or_default()));
+    wrap(&format!("{} {details}", style.code(place)), screen.text_columns(), "", INDENT)
 }
 
-/// Returns what was said beside it, on one line.
-fn adjacent_line(screen: &Screen, beside: &AdjacentMessage) -> String {
-    let lead = format!("{INDENT}#{} {}: ", beside.seq, speaker_name(&beside.speaker));
+/// Returns a message before or after a hit, on one line.
+fn adjacent_line(screen: &Screen, message: &AdjacentMessage) -> String {
+    let lead = format!("{INDENT}#{} {}: ", message.seq, speaker_name(&message.speaker));
     let left = screen.text_columns().saturating_sub(width(&lead));
-    screen.style.dim(format!("{lead}{}", shorten(&sanitize_line(&beside.text), left)))
+    screen.style.dim(format!("{lead}{}", shorten(&sanitize_line(&message.text), left)))
 }
 
-/// Returns who said it, for a person.
+/// Returns the display name of a speaker.
 pub fn speaker_name(speaker: &Speaker) -> String {
     match speaker {
         Speaker::User => "you".to_owned(),
@@ -89,16 +96,16 @@ pub fn speaker_name(speaker: &Speaker) -> String {
     }
 }
 
-/// Returns the passage on one line, the words that were found passed through `found`.
-pub fn highlight_matches(snippet: &str, found: impl Fn(&str) -> String) -> String {
+/// Returns the passage on one line, with each matching word passed through `highlight`.
+pub fn highlight_matches(snippet: &str, highlight: impl Fn(&str) -> String) -> String {
     let mut out = String::new();
-    for (at, part) in snippet.split('\u{2}').enumerate() {
+    for (index, part) in snippet.split('\u{2}').enumerate() {
         let (word, rest) = match part.split_once('\u{3}') {
-            Some((word, rest)) if at > 0 => (word, rest),
+            Some((word, rest)) if index > 0 => (word, rest),
             Some(_) | None => ("", part),
         };
         if !word.is_empty() {
-            out.push_str(&found(&sanitize_line(word)));
+            out.push_str(&highlight(&sanitize_line(word)));
         }
         out.push_str(&sanitize(rest).replace('\n', " "));
     }
@@ -120,9 +127,9 @@ mod tests {
         format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
     }
 
-    fn search_hit(found: SearchHitSource, snippet: &str) -> SearchHit {
+    fn search_hit(source: SearchHitSource, snippet: &str) -> SearchHit {
         let at = "2026-03-02T10:15:59Z".parse().unwrap();
-        SearchHit { source: found, at, snippet: snippet.to_owned(), score: 1.0 }
+        SearchHit { source, at, snippet: snippet.to_owned(), score: 1.0 }
     }
 
     fn adjacent_message(seq: Seq, speaker: Speaker, text: &str) -> Option<AdjacentMessage> {
@@ -135,13 +142,24 @@ mod tests {
             seq: 412,
             speaker: Speaker::Assistant,
             before: adjacent_message(411, Speaker::User, "Which of the two do we take, and why?\nBe brief."),
-            after: adjacent_message(413, Speaker::Tool(Some("read_file".to_owned())), &"a long result ".repeat(20)),
+            after: adjacent_message(
+                413,
+                Speaker::Tool(Some("read_file".to_owned())),
+                &"a long result ".repeat(20),
+            ),
         };
-        let summary =
-            SearchHitSource::Summary { summary_id: id(2), thread_id: Some(id(9)), first_turn: 1, last_turn: 24 };
-        let handoff = SearchHitSource::Handoff { handoff_id: id(3), parent_thread_id: id(1), child_thread_id: id(4) };
-        let item =
-            SearchHitSource::Item { namespace: vec!["users".to_owned(), "ada".to_owned()], key: "tea".to_owned() };
+        let summary = SearchHitSource::Summary {
+            summary_id: id(2),
+            thread_id: Some(id(9)),
+            first_turn: 1,
+            last_turn: 24,
+        };
+        let handoff =
+            SearchHitSource::Handoff { handoff_id: id(3), parent_thread_id: id(1), child_thread_id: id(4) };
+        let item = SearchHitSource::Item {
+            namespace: vec!["users".to_owned(), "ada".to_owned()],
+            key: "tea".to_owned(),
+        };
         vec![
             search_hit(
                 message,
@@ -158,23 +176,25 @@ mod tests {
         let screen =
             Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed };
         let names: ThreadNames = [(1, "Find out why the kettle leaks, and mend it"), (4, "Mend the kettle")]
-            .map(|(at, title)| (id(at), (format!("0192f0c{at}"), title.to_owned())))
+            .map(|(last, title)| (id(last), (format!("0192f0c{last}"), title.to_owned())))
             .into();
-        let hits: Vec<String> = sample_hits().iter().map(|found| render_hit(&screen, found, &names).join("\n")).collect();
+        let hits: Vec<String> =
+            sample_hits().iter().map(|hit| render_hit(&screen, hit, &names).join("\n")).collect();
         let text = hits.join("\n\n");
         assert!(text.lines().all(|line| width(line) <= columns), "{text}");
         text
     }
 
     #[test]
-    fn m11_what_was_found_at_60_and_at_100_columns() {
+    fn m11_hits_at_60_and_at_100_columns() {
         insta::assert_snapshot!(format!("{}\n\n{}", render_hits(60), render_hits(100)));
     }
 
     #[test]
-    fn found_words_stand_out_and_nothing_else_of_the_passage_acts() {
-        let text =
-            highlight_matches("a \u{2}flaky\u{3} test\n\u{1b}[2Jand \u{2}flaky\u{3}", |word| format!("<{word}>"));
+    fn matches_are_highlighted_and_the_passage_is_sanitized() {
+        let text = highlight_matches("a \u{2}flaky\u{3} test\n\u{1b}[2Jand \u{2}flaky\u{3}", |word| {
+            format!("<{word}>")
+        });
         assert_eq!(text, "a <flaky> test and <flaky>");
     }
 }

@@ -1,28 +1,32 @@
-//! A handoff's summary as people read it: title, items under their headings, what is unproven in them, what it covers,
-//! who wrote it and what that costs. It changes no word of it.
+//! Renders a handoff's summary: title, items under their headings, unverified names, coverage, author and cost. The text of
+//! the summary is shown verbatim.
 
-use agent::{OFFLINE_SUMMARY_MODEL, HandoffCost, summary_heading};
-use protocol::{HandoffSummary, SummaryItemKind, Proposal, SummaryItem};
+use agent::{HandoffCost, OFFLINE_SUMMARY_MODEL, summary_heading};
+use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
 
-use crate::screen::Screen;
 use crate::render::{carry_over, coverage};
+use crate::screen::Screen;
 use crate::text::amount::{format_dollars, format_tokens};
 use crate::text::sanitize::sanitize_line;
 use crate::text::style::Style;
 use crate::text::wrap::wrap;
 
-/// The name of a summary that a person wrote.
+/// The model name of a summary written by a person.
 pub const USER_AUTHOR: &str = "user";
-/// Names of an item that are told to be unproven.
+/// Unverified names shown per item.
 const UNFOUND_MAX: usize = 4;
 
-/// Returns the whole proposal, ready for the screen.
+/// Returns the whole proposal with its coverage, author and carried facts.
 pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages: u64) -> String {
     let summary = &proposal.summary_json;
     let columns = screen.text_columns();
     let title = screen.style.bold(wrap(&sanitize_line(&summary.title), columns, "", ""));
     let mut lines = vec![title, render_body(screen, summary), String::new()];
-    let facts = [Some(coverage::render_line(&summary.coverage)), uncovered_note(uncovered_messages), Some(origin_line(proposal))];
+    let facts = [
+        Some(coverage::render_line(&summary.coverage)),
+        uncovered_note(uncovered_messages),
+        Some(origin_line(proposal)),
+    ];
     for fact in facts.into_iter().flatten() {
         lines.push(screen.style.dim(wrap(&fact, columns, "", "  ")));
     }
@@ -34,10 +38,14 @@ pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages:
     lines.join("\n")
 }
 
-/// Returns TL;DR and items.
+/// Returns the TL;DR and the items.
 pub fn render_body(screen: &Screen, summary: &HandoffSummary) -> String {
-    let mut lines =
-        vec![wrap(&color_code_spans(&sanitize_line(&summary.tldr), screen.style), screen.text_columns(), "", "")];
+    let mut lines = vec![wrap(
+        &color_code_spans(&sanitize_line(&summary.tldr), screen.style),
+        screen.text_columns(),
+        "",
+        "",
+    )];
     for kind in SummaryItemKind::ALL {
         let items: Vec<&SummaryItem> = summary.body.iter().filter(|item| item.kind == kind).collect();
         if items.is_empty() {
@@ -50,50 +58,53 @@ pub fn render_body(screen: &Screen, summary: &HandoffSummary) -> String {
     lines.join("\n")
 }
 
-/// Returns what the draft cost, and what the child's first turn will against going on; as far as that is known.
+/// Returns the cost of the draft and of the child's first turn compared with continuing the parent, as far as known.
 pub fn render_cost(screen: &Screen, cost: &HandoffCost) -> String {
     let amount = |count: u64, price: Option<f64>| match price {
         Some(price) => format!("{} tokens ({})", format_tokens(count), format_dollars(price)),
         None => format!("{} tokens", format_tokens(count)),
     };
     let draft = (cost.draft_tokens > 0)
-        .then(|| format!("This draft took {}", amount(cost.draft_tokens, cost.draft_dollars)));
+        .then(|| format!("This draft used {}", amount(cost.draft_tokens, cost.draft_dollars)));
     let first = cost.first_turn_tokens.map(|count| {
         let first = amount(count, cost.first_turn_dollars);
-        let going_on = cost.continuing_tokens.map(|count| amount(count, cost.continuing_dollars));
-        let instead = going_on.map(|amount| format!(" instead of {amount}")).unwrap_or_default();
-        format!("the new thread's first request is about {first}{instead}")
+        let continuing = cost.continuing_tokens.map(|count| amount(count, cost.continuing_dollars));
+        let instead = continuing.map(|amount| format!(" instead of {amount}")).unwrap_or_default();
+        format!("new thread's first request is about {first}{instead}.")
     });
     let text = match (draft, first) {
-        (Some(draft), Some(first)) => format!("{draft}; {first}."),
+        (Some(draft), Some(first)) => format!("{draft}; the {first}"),
         (Some(draft), None) => format!("{draft}."),
-        (None, Some(first)) => format!("By estimate {first}."),
+        (None, Some(first)) => format!("The {first}"),
         (None, None) => return String::new(),
     };
     screen.style.dim(wrap(&text, screen.text_columns(), "", "  "))
 }
 
-/// Each line of an item is a bullet, as in the Markdown that is stored; what is unproven in it stands below.
+/// Returns an item with each of its lines as a bullet, as in the stored Markdown, followed by its unverified names.
 fn item_lines(screen: &Screen, item: &SummaryItem) -> Vec<String> {
     let columns = screen.text_columns();
-    let mut lines: Vec<String> = item.text.lines().map(sanitize_line).filter(|line| !line.is_empty()).collect();
+    let mut lines: Vec<String> =
+        item.text.lines().map(sanitize_line).filter(|line| !line.is_empty()).collect();
     if let Some(last) = lines.last_mut().filter(|_| !item.verified) {
         last.push_str(SummaryItem::UNVERIFIED);
     }
-    let mut lines: Vec<String> =
-        lines.iter().map(|line| wrap(&color_code_spans(line, screen.style), columns, "  • ", "    ")).collect();
+    let mut lines: Vec<String> = lines
+        .iter()
+        .map(|line| wrap(&color_code_spans(line, screen.style), columns, "  • ", "    "))
+        .collect();
     if !item.verified {
         lines.push(screen.style.warn(wrap(&unverified_note(item), columns, "    ! ", "      ")));
     }
     lines
 }
 
-/// Returns why an item is marked.
+/// Returns the reason why an item is marked as unverified.
 fn unverified_note(item: &SummaryItem) -> String {
     let names: Vec<String> = item.unfound.iter().take(UNFOUND_MAX).map(|name| sanitize_line(name)).collect();
     let more = if item.unfound.len() > UNFOUND_MAX { ", …" } else { "" };
     match names.is_empty() {
-        true => "unverified: it names something that is not in the covered messages; check it".to_owned(),
+        true => "unverified: contains a name that is not in the covered messages; check it".to_owned(),
         false => format!("unverified: not in the covered messages: {}{more}; check it", names.join(", ")),
     }
 }
@@ -118,7 +129,7 @@ fn origin_line(proposal: &Proposal) -> String {
     format!("{writer} · about {size} tokens{draft}")
 }
 
-/// Returns one line as it is, with its code spans coloured: where what is shown must be what is stored.
+/// Returns a line verbatim, with its code spans coloured.
 fn color_code_spans(text: &str, style: Style) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -172,7 +183,11 @@ mod tests {
                 ),
                 item(SummaryItemKind::Decision, "Never raise the timeout.", &[]),
                 item(SummaryItemKind::NextStep, "[ ] the same in `src/backoff.rs`\n[ ] the whole suite", &[]),
-                item(SummaryItemKind::Artifact, "Commit 4f2a9c1 in src/clock.rs", &["4f2a9c1", "src/clock.rs"]),
+                item(
+                    SummaryItemKind::Artifact,
+                    "Commit 4f2a9c1 in src/clock.rs",
+                    &["4f2a9c1", "src/clock.rs"],
+                ),
             ],
             model: "anthropic/claude-sonnet-4-5".to_owned(),
             model_run_id: None,
@@ -209,10 +224,10 @@ mod tests {
         }
     }
 
-    fn render_panel(columns: usize) -> String {
+    fn render_sample(columns: usize) -> String {
         let screen =
             Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed };
-        let spent = HandoffCost {
+        let cost = HandoffCost {
             draft_tokens: 5_210,
             draft_dollars: Some(0.0213),
             first_turn_tokens: Some(3_100),
@@ -220,36 +235,41 @@ mod tests {
             continuing_tokens: Some(148_000),
             continuing_dollars: Some(0.444),
         };
-        let text = format!("{}\n{}", render_proposal(&screen, &sample_proposal(), 2), render_cost(&screen, &spent));
+        let text =
+            format!("{}\n{}", render_proposal(&screen, &sample_proposal(), 2), render_cost(&screen, &cost));
         assert!(text.lines().all(|line| width(line) <= columns), "{text}");
         text
     }
 
     #[test]
-    fn the_panel_at_60_columns() {
-        insta::assert_snapshot!(render_panel(60));
+    fn a_proposal_at_60_columns() {
+        insta::assert_snapshot!(render_sample(60));
     }
 
     #[test]
-    fn the_panel_at_100_columns() {
-        insta::assert_snapshot!(render_panel(100));
+    fn a_proposal_at_100_columns() {
+        insta::assert_snapshot!(render_sample(100));
     }
 
     #[test]
-    fn the_cost_says_what_is_known_and_no_more() {
-        let screen =
-            Screen { style: Style::Plain, columns: 100, audience: Audience::Program, cursor: CursorMode::Fixed };
-        let check = |of: HandoffCost, expected: &str| assert_eq!(render_cost(&screen, &of), expected);
+    fn unknown_parts_of_the_cost_are_omitted() {
+        let screen = Screen {
+            style: Style::Plain,
+            columns: 100,
+            audience: Audience::Program,
+            cursor: CursorMode::Fixed,
+        };
+        let check = |cost: HandoffCost, expected: &str| assert_eq!(render_cost(&screen, &cost), expected);
         check(HandoffCost::default(), "");
-        check(HandoffCost { draft_tokens: 12, ..HandoffCost::default() }, "This draft took 12 tokens.");
+        check(HandoffCost { draft_tokens: 12, ..HandoffCost::default() }, "This draft used 12 tokens.");
         check(
             HandoffCost { first_turn_tokens: Some(7), continuing_tokens: Some(90), ..HandoffCost::default() },
-            "By estimate the new thread's first request is about 7 tokens instead of 90 tokens.",
+            "The new thread's first request is about 7 tokens instead of 90 tokens.",
         );
     }
 
     #[test]
-    fn m6_an_item_that_is_not_proven_says_which_names_are_not_there() {
+    fn m6_an_unverified_item_lists_the_missing_names() {
         assert_eq!(
             unverified_note(&item(SummaryItemKind::Progress, "x", &["a", "b", "c", "d", "e"])),
             "unverified: not in the covered messages: a, b, c, d, …; check it"
@@ -257,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn m1_what_is_shown_literally_keeps_every_mark() {
+    fn m1_verbatim_text_keeps_every_character() {
         for text in
             ["ponylang__ponyc__0.1 `a_b` **x** \\* [l](t)", "```", "`open", "a `` b", "__init__.py ~~x~~"]
         {

@@ -1,5 +1,4 @@
-//! Tool calls: one line for what is done, a few words for what came of it, and what is worth seeing below: the change
-//! of a file, the list of tasks. It makes no call.
+//! Renders tool calls: a title line, a short outcome, and details such as a file's diff or the todo list.
 
 use std::time::Duration;
 
@@ -7,20 +6,20 @@ use protocol::ToolStatus;
 use protocol::message::StopReason;
 use serde_json::Value;
 
-use crate::screen::Screen;
 use crate::render::diff;
-use crate::text::sanitize::{sanitize_line, sanitize};
+use crate::screen::Screen;
+use crate::text::sanitize::{sanitize, sanitize_line};
 use crate::text::wrap::wrap;
 
-/// Lines of a change that are shown below its call; `/show` shows all.
+/// Lines of a diff shown below its call; `/show` shows all.
 const CHANGE_LINES_MAX: usize = 12;
-/// Calls that take less are not told how long they took.
+/// Shorter durations are not shown.
 const SHOWN_DURATION_MIN: Duration = Duration::from_millis(1);
 
-/// Returns a tool call on one line: the tool, and what it is about.
+/// Returns a tool call on one line: the tool and its subject.
 pub fn title(name: &str, args: &Value) -> String {
     let text = |key: &str| args.get(key).and_then(Value::as_str).map(sanitize_line);
-    let about = match name {
+    let subject = match name {
         "read_file" => text("path").map(|path| format!("{path}{}", line_range(args))),
         "write_file" | "edit_file" => text("path"),
         "ls" => Some(text("path").unwrap_or_else(|| ".".to_owned())),
@@ -33,14 +32,14 @@ pub fn title(name: &str, args: &Value) -> String {
         "write_todos" => Some(String::new()),
         _ => None,
     };
-    match about {
-        Some(about) => format!("{} {about}", sanitize_line(name)).trim_end().to_owned(),
-        None => arguments(name, args),
+    match subject {
+        Some(subject) => format!("{} {subject}", sanitize_line(name)).trim_end().to_owned(),
+        None => title_with_arguments(name, args),
     }
 }
 
-/// Returns the call with all its arguments on one line.
-fn arguments(name: &str, args: &Value) -> String {
+/// Returns the tool and all arguments on one line.
+fn title_with_arguments(name: &str, args: &Value) -> String {
     let mut line = sanitize_line(name);
     match args {
         Value::Object(fields) => {
@@ -55,7 +54,7 @@ fn arguments(name: &str, args: &Value) -> String {
     line
 }
 
-/// Returns which lines of a file are read, if not all.
+/// Returns the range of lines to read, such as ` (1–200)`; empty for a whole file.
 fn line_range(args: &Value) -> String {
     let number = |key: &str| args.get(key).and_then(Value::as_u64);
     match (number("offset"), number("limit")) {
@@ -68,12 +67,12 @@ fn line_range(args: &Value) -> String {
     }
 }
 
-/// How an output ends or goes on where a part of it was left out.
+/// The text that a truncated output contains.
 const TRUNCATION_NOTE: &str = " bytes left out";
 
-/// Returns what came of a call, in a few words.
-pub fn outcome_text(status: ToolStatus, output: &str, took: Option<Duration>) -> String {
-    let what = match status {
+/// Returns the outcome of a call in a few words.
+pub fn outcome_text(status: ToolStatus, output: &str, duration: Option<Duration>) -> String {
+    let outcome = match status {
         ToolStatus::Error => match output.lines().find(|line| !line.trim().is_empty()) {
             Some(first) => format!("failed: {}", sanitize_line(first)),
             None => "failed".to_owned(),
@@ -84,23 +83,23 @@ pub fn outcome_text(status: ToolStatus, output: &str, took: Option<Duration>) ->
             count => format!("{count} lines"),
         },
     };
-    let what = if output.contains(TRUNCATION_NOTE) { format!("{what}, cut") } else { what };
-    match took.filter(|took| *took >= SHOWN_DURATION_MIN) {
-        Some(took) => format!("{what} · {}", format_duration(took)),
-        None => what,
+    let outcome = if output.contains(TRUNCATION_NOTE) { format!("{outcome}, truncated") } else { outcome };
+    match duration.filter(|duration| *duration >= SHOWN_DURATION_MIN) {
+        Some(duration) => format!("{outcome} · {}", format_duration(duration)),
+        None => outcome,
     }
 }
 
-/// Returns what a person should know of how an answer stopped, if it is not the usual.
+/// Returns the notice for an answer that did not end as usual.
 pub const fn stop_notice(stop: Option<StopReason>) -> Option<&'static str> {
     match stop {
-        Some(StopReason::MaxTokens) => Some("The answer reached its limit of tokens and is cut off."),
-        Some(StopReason::Refusal) => Some("The model, or a filter of its provider, declined to go on."),
+        Some(StopReason::MaxTokens) => Some("The answer reached the token limit and is truncated."),
+        Some(StopReason::Refusal) => Some("The model, or a filter of its provider, refused to continue."),
         Some(StopReason::EndTurn | StopReason::ToolCalls | StopReason::Other) | None => None,
     }
 }
 
-/// Returns a time for people.
+/// Returns a duration, such as `1.2 s`.
 pub fn format_duration(time: Duration) -> String {
     match time.as_millis() {
         millis @ ..1_000 => format!("{millis} ms"),
@@ -109,7 +108,7 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
-/// Returns the lines below a call that succeeded; most have none.
+/// Returns the lines below a successful call; most calls have none.
 pub fn detail_lines(screen: &Screen, name: &str, args: &Value) -> Vec<String> {
     let text = |args: &Value, key: &str| {
         args.get(key).and_then(Value::as_str).map(|text| sanitize(text).into_owned()).unwrap_or_default()
@@ -119,8 +118,9 @@ pub fn detail_lines(screen: &Screen, name: &str, args: &Value) -> Vec<String> {
             let more = args.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
             let own = args.get("old_string").map(|_| args);
             let edits = own.into_iter().chain(more);
-            let change = |edit| diff::render_replacement(screen, &text(edit, "old_string"), &text(edit, "new_string"));
-            truncate_lines(screen, edits.flat_map(change).collect())
+            let render =
+                |edit| diff::render_replacement(screen, &text(edit, "old_string"), &text(edit, "new_string"));
+            truncate_lines(screen, edits.flat_map(render).collect())
         }
         "write_file" => truncate_lines(screen, diff::render_replacement(screen, "", &text(args, "content"))),
         "write_todos" => todo_lines(screen, args),
@@ -132,27 +132,22 @@ fn truncate_lines(screen: &Screen, mut lines: Vec<String>) -> Vec<String> {
     let more = lines.len().saturating_sub(CHANGE_LINES_MAX);
     if more > 1 {
         lines.truncate(CHANGE_LINES_MAX);
-        lines.push(screen.style.dim(format!("… {more} more lines; /show opens them")));
+        lines.push(screen.style.dim(format!("… {more} more lines; /show shows all")));
     }
     lines
 }
 
-/// Returns the list of tasks as a checklist.
+/// Returns the todo list as a checklist.
 pub fn todo_lines(screen: &Screen, args: &Value) -> Vec<String> {
     let tasks = args.get("todos").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let line = |task: &Value| {
         let text = |key: &str| task.get(key).and_then(Value::as_str);
-        let what = sanitize_line(text("content").or_else(|| text("text")).unwrap_or_default());
-        let (mark, style) = match text("status") {
-            Some("completed") => ("☑", 0),
-            Some("in_progress") => ("▸", 1),
-            Some(_) | None => ("☐", 2),
-        };
-        let wrapped = wrap(&what, screen.text_columns(), &format!("{mark} "), "  ");
-        match style {
-            0 => screen.style.dim(wrapped),
-            1 => screen.style.bold(wrapped),
-            _ => wrapped,
+        let content = sanitize_line(text("content").or_else(|| text("text")).unwrap_or_default());
+        let wrapped = |mark: &str| wrap(&content, screen.text_columns(), mark, "  ");
+        match text("status") {
+            Some("completed") => screen.style.dim(wrapped("☑ ")),
+            Some("in_progress") => screen.style.bold(wrapped("▸ ")),
+            Some(_) | None => wrapped("☐ "),
         }
     };
     tasks.iter().map(line).collect()
@@ -165,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_says_what_it_is_about() {
+    fn the_title_has_the_tool_and_its_subject() {
         let check = |name: &str, args: Value, expected: &str| assert_eq!(title(name, &args), expected);
         check("read_file", json!({"path": "a.rs"}), "read_file a.rs");
         check("read_file", json!({"path": "a.rs", "offset": 1, "limit": 200}), "read_file a.rs (1–200)");
@@ -180,13 +175,16 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_a_call_is_said_in_a_few_words() {
+    fn the_outcome_is_a_few_words() {
         let ms = Duration::from_millis;
         assert_eq!(outcome_text(ToolStatus::Success, "a\nb\n", Some(ms(12))), "2 lines · 12 ms");
         assert_eq!(outcome_text(ToolStatus::Success, "", None), "no output");
-        let cut = "a\n[10 bytes left out]\nb\n";
-        assert_eq!(outcome_text(ToolStatus::Success, cut, None), "3 lines, cut");
-        assert_eq!(outcome_text(ToolStatus::Error, "\nno such file\nmore", Some(ms(0))), "failed: no such file");
+        let truncated = "a\n[10 bytes left out]\nb\n";
+        assert_eq!(outcome_text(ToolStatus::Success, truncated, None), "3 lines, truncated");
+        assert_eq!(
+            outcome_text(ToolStatus::Error, "\nno such file\nmore", Some(ms(0))),
+            "failed: no such file"
+        );
         assert_eq!(format_duration(ms(1_250)), "1.2 s");
         assert_eq!(format_duration(ms(61_000)), "1 min 1 s");
     }

@@ -1,48 +1,53 @@
-//! The rows at the bottom of the screen that are drawn again and again while work goes on. What is printed goes above
-//! them and stays. On a screen whose cursor is fixed there are none.
+//! The rows at the bottom of the screen that are redrawn during work. Printed lines are inserted above them and stay. On a
+//! screen whose rows cannot be redrawn there are no live rows.
 
 use std::io::{self, Write};
 
 use crate::screen::{CursorMode, Screen};
 use crate::text::wrap::width;
 
-/// The rows, as they stand on the screen.
+/// The live rows on the screen.
 #[derive(Debug)]
 pub struct LiveRows {
     cursor: CursorMode,
-    /// The widths of the rows that stand there.
+    /// The widths of the rows that are on the screen.
     drawn_widths: Vec<usize>,
 }
 
 impl LiveRows {
-    /// Returns an empty place for rows.
+    /// Returns an empty set of rows.
     pub fn new(screen: &Screen) -> Self {
         Self { cursor: screen.cursor, drawn_widths: Vec::new() }
     }
 
-    /// Returns whether rows are drawn at all.
+    /// Returns whether rows are drawn on this screen.
     pub fn can_draw(&self) -> bool {
         self.cursor == CursorMode::Free
     }
 
-    /// Prints whole lines, which stay, above the rows, and draws `rows` in place of the ones that stand there. Each row
-    /// must be narrower than the screen.
+    /// Prints complete lines above the rows, and replaces the rows. Each row must be narrower than the screen.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     pub fn update(&mut self, lines: &str, rows: &[String]) -> io::Result<()> {
         self.redraw(lines, if self.can_draw() { rows } else { &[] })
     }
 
-    /// Takes the rows away.
+    /// Removes the rows from the screen.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     pub fn clear(&mut self) -> io::Result<()> {
         self.redraw("", &[])
     }
 
-    /// One write, so that the rows do not flicker.
+    /// Prints lines and replaces the rows with a single write, so that the rows do not flicker.
     fn redraw(&mut self, lines: &str, rows: &[String]) -> io::Result<()> {
         let mut out = String::new();
         match wrapped_height(&self.drawn_widths) {
             0 => {}
             1 => out.push_str("\r\u{1b}[J"),
-            drawn => out.push_str(&format!("\r\u{1b}[{}A\u{1b}[J", drawn - 1)),
+            height => out.push_str(&format!("\r\u{1b}[{}A\u{1b}[J", height - 1)),
         }
         out.push_str(lines);
         out.push_str(&rows.join("\n"));
@@ -56,19 +61,19 @@ impl LiveRows {
     }
 }
 
-/// Returns how many lines of the screen the rows take: those of a screen that became narrower wrap.
-fn wrapped_height(rows: &[usize]) -> usize {
-    // Asked only where something is drawn, so that a pipe is never asked.
-    let columns = match rows {
+/// Returns the number of screen lines that rows of these widths take. Rows wrap if the screen has become narrower.
+fn wrapped_height(widths: &[usize]) -> usize {
+    // The size is only queried if there are rows, so never for a pipe.
+    let columns = match widths {
         [] => return 0,
         _ => crossterm::terminal::size().map_or(usize::MAX, |(columns, _)| usize::from(columns).max(1)),
     };
-    rows.iter().map(|width| width.div_ceil(columns).max(1)).sum()
+    widths.iter().map(|width| width.div_ceil(columns).max(1)).sum()
 }
 
 impl Drop for LiveRows {
     fn drop(&mut self) {
-        // A screen that cannot be written to shows no rows either.
+        // If stdout cannot be written, there are no rows to remove.
         let _ = self.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! Progress of long work, on a terminal only. It shows nothing until the work has told how far it is.
+//! The progress of long work, shown only on a terminal, from the first progress frame on.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal};
@@ -10,19 +10,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::screen::Screen;
 use crate::text::sanitize::sanitize_line;
 
-/// The unit progress is told in.
+/// The unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgressUnit {
     /// Bytes of files.
     Bytes,
-    /// Whatever the work counts.
+    /// Any other unit that the work counts.
     Steps,
 }
 
-/// How often a spinner turns.
+/// The interval between two frames of a spinner.
 const SPINNER_TICK: Duration = Duration::from_millis(120);
 
-/// A bar on stderr, or a spinner where the end is not known, that goes away when it is dropped.
+/// A progress bar on stderr, or a spinner if the total is unknown. It is removed when it is dropped.
 #[derive(Debug)]
 pub struct ProgressDisplay {
     bar: ProgressBar,
@@ -39,7 +39,7 @@ enum ProgressShape {
 }
 
 impl ProgressDisplay {
-    /// Returns a line that stays hidden unless a person looks at stderr, and may be drawn over.
+    /// Returns a display that is visible only if stderr is a terminal whose rows may be redrawn.
     pub fn new(screen: &Screen, unit: ProgressUnit) -> Self {
         match io::stderr().is_terminal() && !screen.is_plain() {
             true => Self::with_target(ProgressDrawTarget::stderr(), unit),
@@ -47,7 +47,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Returns a line that is never shown.
+    /// Returns a display that is never visible.
     pub fn hidden(unit: ProgressUnit) -> Self {
         Self::with_target(ProgressDrawTarget::hidden(), unit)
     }
@@ -57,7 +57,7 @@ impl ProgressDisplay {
         Self { bar, unit, shape: Cell::new(ProgressShape::Nothing) }
     }
 
-    /// Shows how far the work is; other frames are not progress and change nothing.
+    /// Shows the progress of a progress frame. Other frames change nothing.
     pub fn update(&self, frame: &Frame) {
         let Frame::Progress { what, done, total } = frame else { return };
         let shape = if total.is_some() { ProgressShape::Bar } else { ProgressShape::Spinner };
@@ -74,10 +74,13 @@ impl ProgressDisplay {
         self.bar.set_position(*done);
     }
 
+    /// Sets the template of the bar or the spinner.
     fn draw(&self, shape: ProgressShape) {
         let template = match (shape, self.unit) {
             (ProgressShape::Nothing | ProgressShape::Spinner, _) => "{spinner} {msg} … {elapsed}",
-            (ProgressShape::Bar, ProgressUnit::Bytes) => "{msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}",
+            (ProgressShape::Bar, ProgressUnit::Bytes) => {
+                "{msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}"
+            }
             (ProgressShape::Bar, ProgressUnit::Steps) => "{msg} {bar:24} {percent}%",
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -88,7 +91,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Does something that writes lines, which then stand above the bar.
+    /// Hides the bar while `write` prints lines, which stay above it.
     pub fn suspend(&self, write: impl FnOnce()) {
         self.bar.suspend(write);
     }

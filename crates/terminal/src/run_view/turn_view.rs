@@ -1,5 +1,5 @@
-//! A turn as it happens: the answer line by line, one line for each tool call with what came of it, and below them what
-//! is under way. Keys that are typed meanwhile are kept. What the turn asks is left to the caller.
+//! The live view of a turn: the answer line by line, one line for each tool call with its outcome, and below them the current
+//! activity. Keys that are typed meanwhile are kept. The caller asks the questions of the turn.
 
 mod tool_calls;
 
@@ -7,31 +7,31 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use agent::Frame;
-use protocol::event::body::{ToolCallDecision, SubagentEnded, ToolCallDecided};
+use protocol::event::body::{SubagentEnded, ToolCallDecided, ToolCallDecision};
 use protocol::{AiMessage, Event, EventType, Message, Usage};
 use serde_json::Value;
 
-use crate::screen::{Audience, Screen};
-use crate::render::tool_calls::{format_duration, stop_notice, title};
 use crate::render::markdown::MarkdownRenderer;
 use crate::render::marker;
-use crate::text::sanitize::sanitize_line;
-use crate::text::wrap::{shorten, wrap};
+use crate::render::tool_calls::{format_duration, stop_notice, title};
 use crate::run_view::live_rows::LiveRows;
 use crate::run_view::turn_view::tool_calls::ToolCallsView;
-use crate::run_view::type_ahead::{TypeAheadBuffer, KeyCommand};
-use crate::run_view::watch::{WatchEvent, WatchControl};
+use crate::run_view::type_ahead::{KeyCommand, TypeAheadBuffer};
+use crate::run_view::watch::{WatchControl, WatchEvent};
+use crate::screen::{Audience, Screen};
+use crate::text::sanitize::sanitize_line;
+use crate::text::wrap::{shorten, wrap};
 
-/// The pictures of the spinner.
+/// The frames of the spinner.
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// How long each is shown.
+/// The time for which each frame of the spinner is shown.
 const SPINNER_FRAME: Duration = Duration::from_millis(80);
-/// Rows of the line of the answer that is not whole.
+/// The most rows for the preview of the answer's incomplete block.
 const PREVIEW_ROWS_MAX: usize = 6;
-/// Rows of what was typed ahead.
+/// The most rows for the line that is typed ahead.
 const TYPED_ROWS_MAX: usize = 3;
 
-/// A turn being shown.
+/// The live view of a turn.
 #[derive(Debug)]
 pub struct TurnView<'a> {
     screen: Screen,
@@ -50,46 +50,49 @@ pub struct TurnView<'a> {
 /// The cost of a turn: time, tokens and calls.
 #[derive(Debug, Clone, Default)]
 pub struct TurnTotals {
-    /// The tokens of its own calls of the model, which its end tells.
+    /// The tokens of the turn's own model calls. The end of the run reports them.
     pub usage: Usage,
     /// The model that answered.
     pub model: Option<String>,
-    /// The tokens of each sub-agent that ended, and its model.
+    /// The model and the tokens of each sub-agent that has ended.
     pub subagent_usage: Vec<(Option<String>, Usage)>,
-    /// The calls of the last answer that have no result yet: their ids and arguments, in order.
+    /// The ids and arguments of the last answer's tool calls that have no result yet, in order.
     pub pending_calls: Vec<(String, Value)>,
-    /// The time.
+    /// The duration.
     pub elapsed: Duration,
-    /// The last event that was shown, when the display fell behind; what came after is in the journal.
+    /// If the view has missed frames, the last event that it has shown. Later events can be read from the journal.
     pub lost_after: Option<protocol::Seq>,
     /// True if the conversation was being compacted when the run ended.
     pub is_compacting: bool,
 }
 
 impl TurnTotals {
-    /// Adds what came after.
-    pub fn add(&mut self, more: Self) {
-        self.usage.add(more.usage);
-        self.subagent_usage.extend(more.subagent_usage);
-        self.model = more.model.or_else(|| self.model.take());
-        self.elapsed += more.elapsed;
-        self.is_compacting = more.is_compacting;
+    /// Adds the totals of a later run of the same turn. `pending_calls` and `lost_after` are not changed.
+    pub fn add(&mut self, later: Self) {
+        self.usage.add(later.usage);
+        self.subagent_usage.extend(later.subagent_usage);
+        self.model = later.model.or_else(|| self.model.take());
+        self.elapsed += later.elapsed;
+        self.is_compacting = later.is_compacting;
     }
 }
 
 /// The current activity, for the spinner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TurnViewPhase {
+    /// The model was called and has not begun to answer.
     Waiting,
     Thinking,
     Answering,
+    /// Tool calls are running.
     Calling,
+    /// Other work, with its label.
     Working(String),
     Stopping,
 }
 
 impl<'a> TurnView<'a> {
-    /// Returns a turn of which nothing is shown yet; `typed` takes what is typed meanwhile.
+    /// Returns an empty view. Keys that are typed meanwhile go to `type_ahead`.
     pub fn new(screen: &Screen, type_ahead: &'a mut TypeAheadBuffer) -> Self {
         let now = Instant::now();
         Self {
@@ -106,28 +109,28 @@ impl<'a> TurnView<'a> {
         }
     }
 
-    /// Says `text` as soon as there is anything but a notice to see of the work, which is once its run is admitted.
+    /// Sets a note that is printed before the first frame other than a notice, that is, once the run is admitted.
     pub fn set_first_note(&mut self, text: String) {
         self.first_note = Some(text);
     }
 
-    /// Says what is under way before the work tells anything itself.
-    pub fn set_initial_phase(&mut self, what: &str) {
-        self.phase = TurnViewPhase::Working(what.to_owned());
+    /// Sets the label of the activity that is shown until the first frame.
+    pub fn set_initial_phase(&mut self, label: &str) {
+        self.phase = TurnViewPhase::Working(label.to_owned());
     }
 
-    /// Tells the calls whose results are still to come, in order: one that is declined gets its result without ever
-    /// running.
+    /// Sets the calls whose results are expected, in order. A rejected call gets its result without running, so its arguments must
+    /// be known beforehand.
     pub fn expect_calls(&mut self, calls: Vec<(String, Value)>) {
         self.calls.expect_calls(calls);
     }
 
-    /// Shows what is seen of the work.
+    /// Shows an event of the run, and returns whether the run continues.
     ///
     /// # Errors
-    /// When stdout cannot be written to, or keys cannot be read.
-    pub fn handle_watch_event(&mut self, seen: WatchEvent<'_>) -> io::Result<WatchControl> {
-        match seen {
+    /// Fails if stdout cannot be written or keys cannot be read.
+    pub fn handle_watch_event(&mut self, event: WatchEvent<'_>) -> io::Result<WatchControl> {
+        match event {
             WatchEvent::Frame(_, frame) => {
                 if !matches!(frame, Frame::Notice { .. })
                     && let Some(text) = self.first_note.take()
@@ -139,7 +142,7 @@ impl<'a> TurnView<'a> {
             WatchEvent::Gap(after) => {
                 self.flush_answer()?;
                 self.totals.lost_after = Some(after.seq);
-                let text = "The display fell behind; what follows is shown once the turn is over.";
+                let text = "The display was too slow and lost output; it is shown when the turn has ended.";
                 self.print_line(&self.screen.style.warn(text))?;
             }
             WatchEvent::Stopping => {
@@ -152,12 +155,15 @@ impl<'a> TurnView<'a> {
         Ok(WatchControl::Continue)
     }
 
-    /// Ends the display and returns what the turn took.
+    /// Ends the view and returns the totals.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     pub fn finish(mut self) -> io::Result<TurnTotals> {
         self.flush_answer()?;
-        let left = self.calls.unfinished_lines(&self.screen);
+        let unfinished = self.calls.unfinished_lines(&self.screen);
         if self.totals.lost_after.is_none() {
-            self.print(&left)?;
+            self.print(&unfinished)?;
         }
         self.live.clear()?;
         self.totals.elapsed = self.started.elapsed();
@@ -165,6 +171,7 @@ impl<'a> TurnView<'a> {
         Ok(std::mem::take(&mut self.totals))
     }
 
+    /// Shows a frame of the run.
     fn handle_frame(&mut self, frame: &Frame) -> io::Result<()> {
         match frame {
             Frame::Text { text, .. } => {
@@ -183,7 +190,7 @@ impl<'a> TurnView<'a> {
                 self.flush_answer()?;
                 self.enter_phase(TurnViewPhase::Calling);
                 self.calls.start_call(call_id, name, args);
-                // Whoever sees no rows should see what a long call is about.
+                // Without live rows, the start of a call is printed, so that a long call can be recognised.
                 if !self.live.can_draw() && self.screen.audience == Audience::Person {
                     return self.print_line(&self.screen.style.dim(format!("⏺ {}", title(name, args))));
                 }
@@ -207,7 +214,7 @@ impl<'a> TurnView<'a> {
                 Ok(())
             }
             Frame::Progress { what, .. } => {
-                // Within a turn nothing else tells how far it is.
+                // Within a turn, only a compaction reports progress.
                 self.totals.is_compacting = true;
                 self.show_progress(what)
             }
@@ -226,15 +233,17 @@ impl<'a> TurnView<'a> {
         }
     }
 
-    fn show_progress(&mut self, what: &str) -> io::Result<()> {
-        let phase = TurnViewPhase::Working(sanitize_line(what));
-        let is_told =
+    /// Shows the activity of a progress frame: in the live rows, or once as a line of its own.
+    fn show_progress(&mut self, label: &str) -> io::Result<()> {
+        let phase = TurnViewPhase::Working(sanitize_line(label));
+        let is_shown =
             self.phase == phase || self.live.can_draw() || self.screen.audience == Audience::Program;
-        let line = self.screen.style.dim(format!("  {} … Ctrl-C stops it", sanitize_line(what)));
+        let line = self.screen.style.dim(format!("  {} … Ctrl-C stops it", sanitize_line(label)));
         self.enter_phase(phase);
-        if is_told { Ok(()) } else { self.print_line(&line) }
+        if is_shown { Ok(()) } else { self.print_line(&line) }
     }
 
+    /// Shows a durable event of the run.
     fn handle_event(&mut self, event: &Event) -> io::Result<()> {
         match event.kind() {
             Some(EventType::SubagentEnded) => {
@@ -242,7 +251,8 @@ impl<'a> TurnView<'a> {
                 self.totals.subagent_usage.extend(ended.ok());
             }
             Some(EventType::ToolCallDecided) => {
-                if let Ok(ToolCallDecided { decision: ToolCallDecision::Respond, call_id, .. }) = event.body() {
+                if let Ok(ToolCallDecided { decision: ToolCallDecision::Respond, call_id, .. }) = event.body()
+                {
                     self.calls.mark_answered(&call_id);
                 }
             }
@@ -263,7 +273,7 @@ impl<'a> TurnView<'a> {
         }
     }
 
-    /// Shows what became of the context: the card that the history has too, or one line.
+    /// Shows an event that changed the context: the card of a compaction, or one line.
     fn show_context_event(&mut self, event: &Event) -> io::Result<()> {
         self.flush_answer()?;
         self.totals.is_compacting = false;
@@ -272,6 +282,7 @@ impl<'a> TurnView<'a> {
         self.print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
     }
 
+    /// Records a complete answer, whose text was already printed while it streamed in.
     fn show_answer(&mut self, answer: AiMessage) -> io::Result<()> {
         let answer = Message::Ai(answer);
         let note = match &answer {
@@ -291,20 +302,22 @@ impl<'a> TurnView<'a> {
         }
     }
 
+    /// Prints a warning above the live rows.
     fn print_note(&mut self, text: &str) -> io::Result<()> {
         let text = wrap(&sanitize_line(text), self.screen.text_columns(), "", "  ");
         self.print_line(&self.screen.style.warn(text))
     }
 
+    /// Reads keys and redraws the live rows.
     fn handle_tick(&mut self) -> io::Result<WatchControl> {
         if !self.live.can_draw() {
             return Ok(WatchControl::Continue);
         }
-        // The person may have changed the width.
+        // The person may have resized the terminal.
         self.screen.update_width();
         self.answer.fit_width(&self.screen);
-        let wish = self.type_ahead.read_keys()?;
-        match wish {
+        let command = self.type_ahead.read_keys()?;
+        match command {
             Some(KeyCommand::ToggleOutput) => self.calls.toggle_unfold(),
             Some(KeyCommand::Stop) => {
                 self.calls.mark_cancelled();
@@ -313,9 +326,10 @@ impl<'a> TurnView<'a> {
             None => {}
         }
         self.redraw("")?;
-        Ok(if wish == Some(KeyCommand::Stop) { WatchControl::Stop } else { WatchControl::Continue })
+        Ok(if command == Some(KeyCommand::Stop) { WatchControl::Stop } else { WatchControl::Continue })
     }
 
+    /// Sets the current activity. `Stopping` is final.
     fn enter_phase(&mut self, phase: TurnViewPhase) {
         if self.phase != phase && self.phase != TurnViewPhase::Stopping {
             self.phase = phase;
@@ -323,6 +337,7 @@ impl<'a> TurnView<'a> {
         }
     }
 
+    /// Prints the rest of the answer.
     fn flush_answer(&mut self) -> io::Result<()> {
         let lines = self.answer.finish();
         self.print(&lines)
@@ -341,6 +356,7 @@ impl<'a> TurnView<'a> {
         self.live.update(lines, &rows)
     }
 
+    /// Returns the live rows: the preview of the answer, running calls, the status, queued lines and the line that is typed.
     fn render_rows(&self) -> Vec<String> {
         let (style, columns) = (self.screen.style, self.screen.columns.saturating_sub(1));
         let preview = self.answer.preview();
@@ -354,21 +370,21 @@ impl<'a> TurnView<'a> {
             let safe = crate::text::sanitize::sanitize(&self.type_ahead.partial_line);
             let typed = wrap(&safe.replace('\n', " ⏎ "), columns, "> ", "  ");
             let typed: Vec<&str> = typed.lines().collect();
-            rows.extend(
-                typed[typed.len().saturating_sub(TYPED_ROWS_MAX)..].iter().map(|row| (*row).to_owned()),
-            );
+            let last_rows = &typed[typed.len().saturating_sub(TYPED_ROWS_MAX)..];
+            rows.extend(last_rows.iter().map(|row| (*row).to_owned()));
         }
         rows
     }
 
+    /// Returns the row with the spinner, the activity, its duration and the keys that stop it.
     fn status_row(&self) -> String {
-        let picture = (self.started.elapsed().as_millis() / SPINNER_FRAME.as_millis()) as usize % SPINNER.len();
-        let what = match &self.phase {
+        let frame = (self.started.elapsed().as_millis() / SPINNER_FRAME.as_millis()) as usize % SPINNER.len();
+        let activity = match &self.phase {
             TurnViewPhase::Waiting => "waiting for the model",
             TurnViewPhase::Thinking => "thinking",
             TurnViewPhase::Answering => "answering",
             TurnViewPhase::Calling => "working",
-            TurnViewPhase::Working(what) => what,
+            TurnViewPhase::Working(label) => label,
             TurnViewPhase::Stopping => "stopping",
         };
         let time = match self.phase_started.elapsed() {
@@ -376,11 +392,13 @@ impl<'a> TurnView<'a> {
             long => format!(" · {}", format_duration(Duration::from_secs(long.as_secs()))),
         };
         let hint = match self.phase {
-            TurnViewPhase::Stopping => " · Ctrl-C gives up waiting",
-            TurnViewPhase::Waiting | TurnViewPhase::Thinking | TurnViewPhase::Answering | TurnViewPhase::Calling | TurnViewPhase::Working(_) => {
-                " · Esc or Ctrl-C stops"
-            }
+            TurnViewPhase::Stopping => " · Ctrl-C stops waiting",
+            TurnViewPhase::Waiting
+            | TurnViewPhase::Thinking
+            | TurnViewPhase::Answering
+            | TurnViewPhase::Calling
+            | TurnViewPhase::Working(_) => " · Esc or Ctrl-C stops",
         };
-        format!("{} {what}{time}{hint}", SPINNER[picture])
+        format!("{} {activity}{time}{hint}", SPINNER[frame])
     }
 }

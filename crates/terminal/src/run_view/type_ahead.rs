@@ -1,4 +1,5 @@
-//! Input typed while a run is active: complete lines are queued, the rest goes into the next prompt. It sends nothing.
+//! Input that is typed while a run is active: complete lines are queued, and the incomplete line goes into the next prompt. This
+//! file sends nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,44 +11,44 @@ use unicode_segmentation::UnicodeSegmentation;
 /// Input that was typed ahead.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TypeAheadBuffer {
-    /// Lines that were ended with Enter.
+    /// Lines that were ended with Enter. They are sent without being shown again.
     pub queued_lines: VecDeque<String>,
-    /// The line that was not.
+    /// The line that was not ended.
     pub partial_line: String,
-    /// Lines that were ended at a question: they are looked at again before they are sent.
+    /// Lines that were typed at a question or held back. The person sees them again before they are sent.
     pub drafts: Vec<String>,
-    /// The parts of it that were pasted.
+    /// The texts that were pasted into any of the lines.
     pub pastes: Vec<String>,
 }
 
 /// The immediate effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyCommand {
-    /// The work shall stop.
+    /// Stop the run.
     Stop,
-    /// More, or less, of what is running shall be shown.
+    /// Show more of the output of running tool calls, or less again.
     ToggleOutput,
 }
 
 impl TypeAheadBuffer {
-    /// Takes the keys that were pressed since the last time; does not wait.
+    /// Reads the keys that were pressed since the last call, without waiting, and returns the last command among them.
     ///
     /// # Errors
-    /// When the terminal cannot be read.
+    /// Fails if the terminal cannot be read.
     pub fn read_keys(&mut self) -> io::Result<Option<KeyCommand>> {
-        let mut wish = None;
+        let mut command = None;
         while event::poll(Duration::ZERO)? {
-            wish = self.handle_event(event::read()?).or(wish);
+            command = self.handle_event(event::read()?).or(command);
         }
-        Ok(wish)
+        Ok(command)
     }
 
-    /// Holds back what waits: each line is looked at again before it is sent.
+    /// Makes all queued lines drafts, so that the person sees each of them again before it is sent.
     pub fn hold_queued_lines(&mut self) {
         self.drafts.splice(0..0, self.queued_lines.drain(..));
     }
 
-    /// Takes what is to be looked at next before it is sent: one line that was held back, else the one that was not ended.
+    /// Removes and returns the first draft, or the line that was not ended if there is no draft.
     pub fn take_next_draft(&mut self) -> String {
         match self.drafts.is_empty() {
             true => std::mem::take(&mut self.partial_line),
@@ -55,7 +56,7 @@ impl TypeAheadBuffer {
         }
     }
 
-    /// Takes everything back into one text, to be looked at by whoever wrote it.
+    /// Removes and returns all lines as one text.
     pub fn take_all_drafts(&mut self) -> String {
         let mut texts: Vec<String> = self.queued_lines.drain(..).chain(self.drafts.drain(..)).collect();
         texts.push(std::mem::take(&mut self.partial_line));
@@ -63,7 +64,7 @@ impl TypeAheadBuffer {
         texts.join("\n")
     }
 
-    /// Takes one event; returns what it asks for at once.
+    /// Handles an input event, and returns the command that it gives.
     pub fn handle_event(&mut self, event: Event) -> Option<KeyCommand> {
         match event {
             Event::Paste(text) => {
@@ -77,6 +78,7 @@ impl TypeAheadBuffer {
         None
     }
 
+    /// Handles a key, and returns the command that it gives.
     fn handle_key(&mut self, key: KeyEvent) -> Option<KeyCommand> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
@@ -90,14 +92,16 @@ impl TypeAheadBuffer {
             KeyCode::Char('u') if control => self.partial_line.clear(),
             KeyCode::Char(c) if !control && !alt => self.partial_line.push(c),
             KeyCode::Backspace => {
-                let end = self.partial_line.grapheme_indices(true).next_back().map_or(0, |(at, _)| at);
+                let end = self.partial_line.grapheme_indices(true).next_back().map_or(0, |(index, _)| index);
                 self.partial_line.truncate(end);
             }
             KeyCode::Enter if !self.partial_line.trim().is_empty() => {
                 self.queued_lines.push_back(std::mem::take(&mut self.partial_line));
             }
-            // The last line that waits can be changed again.
-            KeyCode::Up if self.partial_line.is_empty() => self.partial_line = self.queued_lines.pop_back().unwrap_or_default(),
+            // The last queued line can be edited again.
+            KeyCode::Up if self.partial_line.is_empty() => {
+                self.partial_line = self.queued_lines.pop_back().unwrap_or_default();
+            }
             _ => {}
         }
         None
@@ -110,11 +114,11 @@ mod tests {
 
     fn type_keys(keys: &[(KeyCode, KeyModifiers)]) -> (TypeAheadBuffer, Option<KeyCommand>) {
         let mut typed = TypeAheadBuffer::default();
-        let wish = keys
+        let command = keys
             .iter()
             .map(|(code, modifiers)| typed.handle_event(Event::Key(KeyEvent::new(*code, *modifiers))))
-            .fold(None, |last, wish| wish.or(last));
-        (typed, wish)
+            .fold(None, |last, command| command.or(last));
+        (typed, command)
     }
 
     fn plain_keys(keys: &str) -> Vec<(KeyCode, KeyModifiers)> {
@@ -123,26 +127,26 @@ mod tests {
     }
 
     #[test]
-    fn lines_wait_and_the_rest_is_kept() {
-        let (mut both, wish) = type_keys(&plain_keys("one\r\rtwö"));
-        assert_eq!((both.queued_lines.len(), both.partial_line.as_str(), wish), (1, "twö", None));
-        assert_eq!(both.take_all_drafts(), "one\ntwö");
-        assert_eq!(both, TypeAheadBuffer::default());
+    fn complete_lines_are_queued_and_the_incomplete_line_is_kept() {
+        let (mut typed, command) = type_keys(&plain_keys("one\r\rtwö"));
+        assert_eq!((typed.queued_lines.len(), typed.partial_line.as_str(), command), (1, "twö", None));
+        assert_eq!(typed.take_all_drafts(), "one\ntwö");
+        assert_eq!(typed, TypeAheadBuffer::default());
     }
 
     #[test]
-    fn lines_that_are_held_back_are_looked_at_one_by_one() {
-        let (mut both, _) = type_keys(&plain_keys("one\rtwo\rthr"));
-        both.drafts.push("asked".to_owned());
-        both.hold_queued_lines();
-        assert!(both.queued_lines.is_empty(), "nothing is sent by itself");
-        let next: Vec<String> = (0..5).map(|_| both.take_next_draft()).collect();
-        assert_eq!(next, ["one", "two", "asked", "thr", ""]);
-        assert_eq!(both, TypeAheadBuffer::default());
+    fn lines_that_are_held_back_are_returned_one_by_one() {
+        let (mut typed, _) = type_keys(&plain_keys("one\rtwo\rthr"));
+        typed.drafts.push("draft".to_owned());
+        typed.hold_queued_lines();
+        assert!(typed.queued_lines.is_empty(), "a queued line is sent without being seen");
+        let drafts: Vec<String> = (0..5).map(|_| typed.take_next_draft()).collect();
+        assert_eq!(drafts, ["one", "two", "draft", "thr", ""]);
+        assert_eq!(typed, TypeAheadBuffer::default());
     }
 
     #[test]
-    fn a_line_that_waits_can_be_changed_and_taken_back() {
+    fn a_queued_line_can_be_edited_and_deleted() {
         let mut keys = plain_keys("onex\r");
         keys.extend([(KeyCode::Up, KeyModifiers::NONE), (KeyCode::Backspace, KeyModifiers::NONE)]);
         assert_eq!(type_keys(&keys).0.partial_line, "one");
@@ -151,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_ask_for_something_are_no_text() {
-        for (code, modifiers, wish) in [
+    fn command_keys_are_not_text() {
+        for (code, modifiers, command) in [
             (KeyCode::Esc, KeyModifiers::NONE, KeyCommand::Stop),
             (KeyCode::Char('c'), KeyModifiers::CONTROL, KeyCommand::Stop),
             (KeyCode::Char('o'), KeyModifiers::CONTROL, KeyCommand::ToggleOutput),
         ] {
-            assert_eq!(type_keys(&[(code, modifiers)]), (TypeAheadBuffer::default(), Some(wish)));
+            assert_eq!(type_keys(&[(code, modifiers)]), (TypeAheadBuffer::default(), Some(command)));
         }
     }
 }

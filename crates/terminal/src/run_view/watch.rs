@@ -1,45 +1,46 @@
-//! Watching work: what it tells is shown while a call of the agent goes on, and Ctrl-C or a signal asks it to stop.
+//! Watching work: its frames are shown while it runs, and Ctrl-C or a signal stops it.
 
 use std::io;
 use std::time::Duration;
 
-use agent::{CancellationToken, Frame, FrameSender, SubscriptionItem, FramePosition};
+use agent::{CancellationToken, Frame, FramePosition, FrameSender, SubscriptionItem};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::error::{Error, Result};
-use crate::signals::{self, SignalReceiver};
+use crate::signals::{SignalReceiver, request_exit};
 
-/// How often the watcher may draw and look for keys.
+/// The interval in which the watcher redraws and reads keys.
 const TICK: Duration = Duration::from_millis(80);
 
 /// An event for a watcher of a run.
 #[derive(Debug, Clone, Copy)]
 pub enum WatchEvent<'a> {
-    /// The work tells something.
+    /// A frame of the run.
     Frame(FramePosition, &'a Frame),
-    /// The display fell behind: what the work told was lost, and nothing more comes. What lasts is in the
-    /// journal, after this place.
+    /// Frames were lost because the watcher was too slow, and no more frames follow. Durable events after this position can be read
+    /// from the journal.
     Gap(FramePosition),
-    /// Time went by.
+    /// The redraw interval has passed.
     Tick,
-    /// Ctrl-C was pressed, or a signal came: the work was asked to stop.
+    /// Ctrl-C was pressed or a signal arrived, and the work was asked to stop.
     Stopping,
 }
 
 /// A watcher's answer: continue or stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchControl {
-    /// It shall.
+    /// The work continues.
     Continue,
-    /// It shall stop.
+    /// The work is asked to stop.
     Stop,
 }
 
-/// Does `work` and shows what it tells as it comes. The first Ctrl-C, SIGTERM or SIGHUP asks it to
-/// stop and waits; a second gives it up.
+/// Performs `work` and passes its frames to `show`. The first Ctrl-C, SIGTERM or SIGHUP asks the work to stop and waits for it; a
+/// second one drops the work.
 ///
 /// # Errors
-/// When the watcher gave up or cannot show an event. The run was asked to stop and has ended by then.
+/// Fails with [`Error::Aborted`] after a second signal, or if an event cannot be shown; then the work is asked to stop, and
+/// awaited.
 pub async fn watch<T, W: Future<Output = T>>(
     work: impl FnOnce(FrameSender, CancellationToken) -> W,
     mut show: impl FnMut(WatchEvent<'_>) -> io::Result<WatchControl>,
@@ -47,51 +48,52 @@ pub async fn watch<T, W: Future<Output = T>>(
     let (frames, mut items) = FrameSender::channel();
     let cancel = CancellationToken::new();
     let work = work(frames, cancel.clone());
-    let mut asked = SignalReceiver::subscribe()?;
+    let mut signals = SignalReceiver::subscribe()?;
     tokio::pin!(work);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut shown = Ok(());
-    let mut tell = |seen: WatchEvent<'_>| {
-        if shown.is_err() {
+    let mut show_result = Ok(());
+    let mut show_event = |event: WatchEvent<'_>| {
+        if show_result.is_err() {
             return;
         }
-        match show(seen) {
+        match show(event) {
             Ok(WatchControl::Continue) => {}
             Ok(WatchControl::Stop) => cancel.cancel(),
             Err(error) => {
-                shown = Err(error);
+                show_result = Err(error);
                 cancel.cancel();
             }
         }
     };
-    let mut is_over = false;
-    let done = loop {
+    let mut has_ended = false;
+    let output = loop {
         tokio::select! {
             biased;
-            item = items.next(), if !is_over => match item {
-                Some(item) => tell(watch_event(&item)),
-                None => is_over = true,
+            item = items.next(), if !has_ended => match item {
+                Some(item) => show_event(watch_event(&item)),
+                None => has_ended = true,
             },
-            () = asked.recv() => {
+            () = signals.recv() => {
                 if cancel.is_cancelled() {
-                    signals::request_exit();
+                    request_exit();
                     return Err(Error::Aborted);
                 }
                 cancel.cancel();
-                tell(WatchEvent::Stopping);
+                show_event(WatchEvent::Stopping);
             }
-            done = &mut work => break done,
-            _ = ticks.tick() => tell(WatchEvent::Tick),
+            output = &mut work => break output,
+            _ = ticks.tick() => show_event(WatchEvent::Tick),
         }
     };
     while let Some(item) = items.try_next() {
-        tell(watch_event(&item));
+        show_event(watch_event(&item));
     }
-    shown?;
-    Ok(done)
+    show_result?;
+    Ok(output)
 }
 
+/// Returns the event for an item of the subscription.
 fn watch_event(item: &SubscriptionItem) -> WatchEvent<'_> {
     match item {
         SubscriptionItem::Frame(position, frame) => WatchEvent::Frame(*position, frame),

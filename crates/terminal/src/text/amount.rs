@@ -1,6 +1,6 @@
-//! Amounts in a few characters: tokens and money. What they are amounts of is up to the caller.
+//! Short forms of amounts: tokens and money.
 
-/// Returns a number of tokens in a few characters.
+/// Returns a number of tokens in at most five or six characters, such as `9999`, `12.3k` or `2.5M`. Digits are cut, not rounded.
 pub fn format_tokens(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
@@ -9,7 +9,7 @@ pub fn format_tokens(count: u64) -> String {
     }
 }
 
-/// Returns an amount of money.
+/// Returns an amount of US dollars. Small amounts get more digits, so that they do not look like zero.
 pub fn format_dollars(dollars: f64) -> String {
     match dollars {
         tiny if tiny > 0.0 && tiny < 0.0001 => "<$0.0001".to_owned(),
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
+    fn amounts_are_short() {
         assert_eq!(
             (format_tokens(9_999), format_tokens(12_340), format_tokens(2_560_000)),
             ("9999".into(), "12.3k".into(), "2.5M".into())

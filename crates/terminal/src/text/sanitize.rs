@@ -1,23 +1,25 @@
-//! Text from models, transcripts and files, made harmless for a terminal. It does not shorten or wrap.
+//! Sanitizing of text from models, transcripts and files, so that it cannot control the terminal. This file does not shorten or
+//! wrap text.
 
 use std::borrow::Cow;
 use std::path::Path;
 
+/// The character that starts an escape sequence.
 const ESCAPE: char = '\u{1b}';
 
-/// Returns `text` without control characters, escape sequences and characters that reorder or hide text. Newlines
-/// stay, a tab becomes four spaces.
+/// Returns `text` without control characters, escape sequences, and characters that reorder or hide text. Newlines stay, and a
+/// tab becomes four spaces.
 pub fn sanitize(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        rest = &rest[c.len_utf8()..];
+    let mut remaining = text;
+    while let Some(c) = remaining.chars().next() {
+        remaining = &remaining[c.len_utf8()..];
         match c {
-            ESCAPE => rest = skip_escape(rest),
-            '\u{9b}' => rest = skip_control_sequence(rest),
+            ESCAPE => remaining = skip_escape(remaining),
+            '\u{9b}' => remaining = skip_control_sequence(remaining),
             '\t' => out.push_str("    "),
             '\u{2028}' | '\u{2029}' | '\u{85}' => out.push('\n'),
             c if is_unsafe(c) => {}
@@ -27,8 +29,8 @@ pub fn sanitize(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns `text` with what is unsafe in it made visible, such as `‹U+202E›`, for a person who has to decide about it.
-/// Newlines stay, a tab becomes four spaces.
+/// Returns `text` with its unsafe characters made visible, such as `‹U+202E›`, for a person who has to decide on the text.
+/// Newlines stay, and a tab becomes four spaces.
 pub fn reveal_unsafe(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -44,7 +46,7 @@ pub fn reveal_unsafe(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns `text` as [`safe`] does, on one line: runs of blanks and newlines become one space.
+/// Returns `text` sanitized like [`sanitize`] does, on one line: runs of blanks and newlines become one space.
 pub fn sanitize_line(text: &str) -> String {
     let text = sanitize(text);
     let mut out = String::with_capacity(text.len());
@@ -57,15 +59,16 @@ pub fn sanitize_line(text: &str) -> String {
     out
 }
 
-/// Returns a path as it can be shown on one line: as [`safe`] does, with its runs of blanks, so that it can be copied.
+/// Returns a path sanitized like [`sanitize`] does, on one line. Runs of blanks stay, so that the path can be copied.
 pub fn sanitize_path(path: &Path) -> String {
     sanitize(&path.display().to_string()).replace('\n', " ")
 }
 
+/// Returns whether a character can control the terminal, or reorder or hide text.
 fn is_unsafe(c: char) -> bool {
     match c {
         '\n' => false,
-        // Embeddings, overrides and isolates of the writing direction, tag characters, and line separators.
+        // Embeddings, overrides and isolates of the writing direction, line separators, and tag characters.
         '\u{202a}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}'
         | '\u{2028}'
@@ -76,34 +79,37 @@ fn is_unsafe(c: char) -> bool {
     }
 }
 
-/// Returns what follows the escape sequence whose ESC was just read.
-fn skip_escape(rest: &str) -> &str {
-    let Some(c) = rest.chars().next() else { return rest };
-    let after = &rest[c.len_utf8()..];
+/// Returns the text after an escape sequence; `text` begins after its ESC.
+fn skip_escape(text: &str) -> &str {
+    let Some(c) = text.chars().next() else { return text };
+    let after = &text[c.len_utf8()..];
     match c {
         '[' => skip_control_sequence(after),
         ']' | 'P' | 'X' | '^' | '_' => skip_string(after),
         ' '..='/' => skip_intermediates(after),
         '0'..='~' => after,
-        _ => rest,
+        _ => text,
     }
 }
 
-fn skip_control_sequence(rest: &str) -> &str {
-    let body = rest.trim_start_matches(|c: char| ('\u{20}'..='\u{3f}').contains(&c));
+/// Returns the text after a control sequence; `text` begins after its introducer.
+fn skip_control_sequence(text: &str) -> &str {
+    let body = text.trim_start_matches(|c: char| ('\u{20}'..='\u{3f}').contains(&c));
     body.strip_prefix(|c: char| ('\u{40}'..='\u{7e}').contains(&c)).unwrap_or(body)
 }
 
-fn skip_intermediates(rest: &str) -> &str {
-    let body = rest.trim_start_matches(|c: char| (' '..='/').contains(&c));
+/// Returns the text after an escape sequence with intermediate bytes, such as the selection of a character set.
+fn skip_intermediates(text: &str) -> &str {
+    let body = text.trim_start_matches(|c: char| (' '..='/').contains(&c));
     body.strip_prefix(|c: char| ('0'..='~').contains(&c)).unwrap_or(body)
 }
 
-/// A string that nothing ends is not swallowed: only its introducer is.
-fn skip_string(rest: &str) -> &str {
-    let ends = ["\u{7}", "\u{1b}\\", "\u{9c}"];
-    let end = ends.iter().filter_map(|end| rest.find(end).map(|at| at + end.len())).min();
-    end.map_or(rest, |end| &rest[end..])
+/// Returns the text after a control string, such as the title of the window. If the string is not terminated, nothing is
+/// skipped, because otherwise all of the text would disappear.
+fn skip_string(text: &str) -> &str {
+    let terminators = ["\u{7}", "\u{1b}\\", "\u{9c}"];
+    let ends = terminators.iter().filter_map(|terminator| Some(text.find(terminator)? + terminator.len()));
+    ends.min().map_or(text, |end| &text[end..])
 }
 
 #[cfg(test)]
@@ -133,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn k5_what_is_hidden_is_shown_to_who_decides() {
+    fn k5_unsafe_characters_are_made_visible() {
         assert_eq!(reveal_unsafe("rm \u{202e}txt\t\u{1b}[2J\n"), "rm ‹U+202E›txt    ‹U+001B›[2J\n");
         assert_eq!(reveal_unsafe("plain\n"), "plain\n");
     }
 
     #[test]
-    fn k5_a_path_is_one_harmless_line_with_the_blanks_it_has() {
+    fn k5_a_path_is_one_safe_line_and_keeps_its_blanks() {
         let check =
             |path: &str, expected: &str| assert_eq!(sanitize_path(Path::new(path)), expected, "{path:?}");
         check("/a  b/c.jsonl", "/a  b/c.jsonl");

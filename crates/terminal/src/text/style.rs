@@ -1,39 +1,39 @@
-//! Emphasis: with colour where it is wanted, plain text everywhere else. It decides nothing about layout.
+//! Emphasis: escape sequences for colour, or plain text. This file decides nothing about layout.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
 
-/// How text is emphasised.
+/// The emphasis of text.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Not at all.
+    /// No emphasis.
     #[default]
     Plain,
-    /// With the terminal's own colours.
+    /// The terminal's own colours.
     Color,
 }
 
-/// The kind of a code token, for its colour. The terminal's own colours are used, so that any theme fits.
+/// The kind of a code token, which selects its colour. All colours are the terminal's own, so that they fit its theme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntaxColor {
-    /// Said to people.
+    /// A comment.
     Comment,
-    /// A literal text.
+    /// A string literal.
     StringLiteral,
-    /// A word of the language.
+    /// A keyword of the language.
     Keyword,
     /// A number or another constant.
     Number,
-    /// The name of something that is called.
+    /// The name of a function.
     Function,
     /// The name of a type.
     Type,
-    /// A line that goes.
+    /// A removed line of a diff.
     Removed,
 }
 
 impl Style {
-    /// Returns the style for `output` where a person asked for none: colour on a terminal that has it, unless `NO_COLOR` is set.
+    /// Returns the default style of an output: colour on a terminal that supports it, unless `NO_COLOR` is set.
     pub(crate) fn detect(output: &impl IsTerminal) -> Self {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         match output.is_terminal() && !is_set("NO_COLOR") && !is_dumb_terminal() {
@@ -42,17 +42,17 @@ impl Style {
         }
     }
 
-    /// Returns the text, bold.
+    /// Returns the text in bold.
     pub fn bold(self, text: impl Display) -> String {
         self.paint("1", "22", text)
     }
 
-    /// Returns the text, less prominent.
+    /// Returns the text dimmed.
     pub fn dim(self, text: impl Display) -> String {
         self.paint("2", "22", text)
     }
 
-    /// Returns the text, slanted.
+    /// Returns the text in italics.
     pub fn italic(self, text: impl Display) -> String {
         self.paint("3", "23", text)
     }
@@ -77,14 +77,14 @@ impl Style {
         self.paint("36", "39", text)
     }
 
-    /// Returns the text as the chosen one of several.
+    /// Returns the text with inverted colours, which mark a selection.
     pub fn inverse(self, text: impl Display) -> String {
         self.paint("7", "27", text)
     }
 
-    /// Returns the text in the colour of a piece of code.
-    pub fn highlight(self, hue: SyntaxColor, text: impl Display) -> String {
-        match hue {
+    /// Returns the text in the colour of a code token.
+    pub fn highlight(self, kind: SyntaxColor, text: impl Display) -> String {
+        match kind {
             SyntaxColor::Comment => self.dim(text),
             SyntaxColor::StringLiteral => self.good(text),
             SyntaxColor::Keyword => self.paint("35", "39", text),
@@ -95,6 +95,7 @@ impl Style {
         }
     }
 
+    /// Returns the text between the sequences with the codes `on` and `off`.
     fn paint(self, on: &str, off: &str, text: impl Display) -> String {
         match self {
             Self::Plain => text.to_string(),
@@ -103,8 +104,8 @@ impl Style {
     }
 }
 
-/// Returns the lines of a wrapped text with emphasis that spans several of them ended and begun again on each, so that
-/// something else may stand between two of them. Spans must be nested.
+/// Returns the lines of a wrapped text in which emphasis that spans several lines is closed at the end of each line and opened
+/// again on the next, so that other text can be inserted between two lines. Spans must be nested.
 pub fn close_styles_per_line<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut out = Vec::new();
@@ -123,7 +124,7 @@ pub fn close_styles_per_line<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<St
     out
 }
 
-/// Returns the sequence that ends what the sequence `on` begins.
+/// Returns the code that ends the emphasis of the code `on`.
 fn reset_code(on: &str) -> &'static str {
     match on {
         "1" | "2" => "22",
@@ -133,7 +134,7 @@ fn reset_code(on: &str) -> &'static str {
     }
 }
 
-/// Returns whether the terminal says that it can do nothing but print.
+/// Returns whether `TERM` declares a terminal that cannot move the cursor or use colour.
 pub fn is_dumb_terminal() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }

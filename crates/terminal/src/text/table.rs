@@ -1,21 +1,21 @@
-//! Tables that fit the screen: one column shrinks, the others keep their width. The caller decides the content.
+//! Tables that fit the screen: one column is shortened, the others keep their width.
 
 use crate::screen::Screen;
 use crate::text::wrap::{pad, shorten, width};
 
-/// Blanks between columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
-/// The minimum width of the column that shrinks.
+/// The minimum width of the column that is shortened.
 const FLEXIBLE_COLUMNS_MIN: usize = 10;
 
-/// How a column is set.
+/// A column with its title and its alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableColumn {
-    /// To the left.
+    /// A column that is aligned to the left.
     Left(&'static str),
-    /// To the right, as numbers are.
+    /// A column that is aligned to the right, for numbers.
     Right(&'static str),
-    /// To the left, and shortened when the screen is too narrow. One column of a table is.
+    /// A column that is aligned to the left and shortened if the screen is too narrow. A table has at most one.
     Flexible(&'static str),
 }
 
@@ -27,24 +27,25 @@ impl TableColumn {
     }
 }
 
-/// Returns the lines of a table with its header. Cells must be safe and on one line.
+/// Returns the lines of a table with its header. Cells must be sanitized and on one line.
 pub fn table(screen: &Screen, columns: &[TableColumn], rows: &[Vec<String>]) -> Vec<String> {
     let mut widths: Vec<usize> = columns.iter().map(|column| width(column.title())).collect();
     for row in rows {
-        for (at, cell) in row.iter().enumerate() {
-            widths[at] = widths[at].max(width(cell));
+        for (index, cell) in row.iter().enumerate() {
+            widths[index] = widths[index].max(width(cell));
         }
     }
     if let Some(flexible) = columns.iter().position(|column| matches!(column, TableColumn::Flexible(_))) {
         let others: usize = widths.iter().sum::<usize>() - widths[flexible] + GAP.len() * (columns.len() - 1);
-        let left = screen.columns.saturating_sub(others).max(FLEXIBLE_COLUMNS_MIN);
-        widths[flexible] = widths[flexible].min(left);
+        let available = screen.columns.saturating_sub(others).max(FLEXIBLE_COLUMNS_MIN);
+        widths[flexible] = widths[flexible].min(available);
     }
     let titles: Vec<String> = columns.iter().map(|column| column.title().to_owned()).collect();
     let header = screen.style.dim(layout_row(columns, &widths, &titles));
     std::iter::once(header).chain(rows.iter().map(|row| layout_row(columns, &widths, row))).collect()
 }
 
+/// Returns one row, with each cell padded or shortened to the width of its column.
 fn layout_row(columns: &[TableColumn], widths: &[usize], cells: &[String]) -> String {
     let cells: Vec<String> = columns
         .iter()
@@ -66,12 +67,13 @@ mod tests {
     use crate::text::style::Style;
 
     #[test]
-    fn a_table_fits_the_screen_whatever_its_cells_hold() {
+    fn a_table_fits_the_screen_whatever_its_cells_contain() {
         let rows = vec![
             vec!["0192f0c1".to_owned(), "漢字".repeat(80), "12".to_owned()],
             vec!["0192f0c2".to_owned(), "short".to_owned(), "1".to_owned()],
         ];
-        let columns = [TableColumn::Left("ID"), TableColumn::Flexible("NAME"), TableColumn::Right("MESSAGES")];
+        let columns =
+            [TableColumn::Left("ID"), TableColumn::Flexible("NAME"), TableColumn::Right("MESSAGES")];
         for columns_of_screen in [40, 80, 120] {
             let screen = Screen {
                 style: Style::Plain,

@@ -1,10 +1,10 @@
-//! When something was, as a person reads it: one way everywhere. It knows no clock.
+//! The format of points in time, the same everywhere. This file reads no clock.
 
 use jiff::Timestamp;
 
-/// Returns the day and the minute, in UTC.
-pub fn format_minute(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%d %H:%M").to_string()
+/// Returns the date, hour and minute in UTC.
+pub fn format_minute(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 #[cfg(test)]
@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_told_to_the_minute() {
+    fn a_point_in_time_is_shown_to_the_minute() {
         assert_eq!(format_minute("2026-11-21T10:02:59.5Z".parse().unwrap()), "2026-11-21 10:02");
     }
 }

@@ -1,24 +1,25 @@
-//! Widths: measuring, shortening and wrapping text by the columns it takes on a terminal. Text must be safe already;
-//! the only escape sequences it may hold are those of `style`.
+//! Measuring, shortening and wrapping text by its width in terminal columns. Text must be sanitized already; it may contain only
+//! the escape sequences of `style`.
 
 use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// Returns the columns `text` takes; emphasis takes none.
+/// Returns the width of `text` in columns. Escape sequences have no width.
 pub fn width(text: &str) -> usize {
     let mut columns = 0;
-    let mut rest = text;
-    while let Some(at) = rest.find("\u{1b}[") {
-        columns += rest[..at].width();
-        let sequence = &rest[at..];
-        rest = sequence.find('m').map_or("", |end| &sequence[end + 1..]);
+    let mut remaining = text;
+    while let Some(index) = remaining.find("\u{1b}[") {
+        columns += remaining[..index].width();
+        let sequence = &remaining[index..];
+        remaining = sequence.find('m').map_or("", |end| &sequence[end + 1..]);
     }
-    columns + rest.width()
+    columns + remaining.width()
 }
 
-/// Returns `text` in at most `columns_max` columns; what is cut off is shown by `…`. For text without emphasis.
+/// Returns `text` shortened to at most `columns_max` columns, with `…` in place of the removed end. The text must not contain
+/// escape sequences.
 pub fn shorten(text: &str, columns_max: usize) -> Cow<'_, str> {
     if text.width() <= columns_max {
         return Cow::Borrowed(text);
@@ -32,21 +33,21 @@ pub fn shorten(text: &str, columns_max: usize) -> Cow<'_, str> {
         }
         out.push_str(cluster);
     }
-    let kept = out.trim_end().len();
-    out.truncate(kept);
+    let length = out.trim_end().len();
+    out.truncate(length);
     if columns_max > 0 {
         out.push('…');
     }
     Cow::Owned(out)
 }
 
-/// Returns `text` followed by blanks up to `columns`.
+/// Returns `text` padded with blanks to `columns`. A wider text is returned as it is.
 pub fn pad(text: &str, columns: usize) -> String {
     let blanks = columns.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(blanks))
 }
 
-/// Returns a size in a few characters.
+/// Returns a size in decimal units, such as `120 kB`. Digits are cut, not rounded.
 pub fn format_bytes(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
@@ -55,21 +56,20 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// Returns `text` as lines of at most `columns_max` columns, the first led by `first` and the others by `next`.
+/// Returns `text` as lines of at most `columns_max` columns, the first with the prefix `first`, the others with the prefix `next`.
 ///
-/// Lines break at blanks; a word that is wider than a line breaks within.
+/// Lines break at blanks, and runs of blanks become one. A word that is wider than a line is broken.
 pub fn wrap(text: &str, columns_max: usize, first: &str, next: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut line = first.to_owned();
     let mut columns = width(first);
     let mut is_empty = true;
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        for (at, piece) in
-            split_word(word, columns_max.saturating_sub(width(next)).max(8)).into_iter().enumerate()
-        {
-            let wide = width(&piece);
-            let blank = usize::from(!is_empty && at == 0);
-            if !is_empty && columns + blank + wide > columns_max {
+        let word_columns_max = columns_max.saturating_sub(width(next)).max(8);
+        for (index, piece) in split_word(word, word_columns_max).into_iter().enumerate() {
+            let piece_columns = width(&piece);
+            let blank = usize::from(!is_empty && index == 0);
+            if !is_empty && columns + blank + piece_columns > columns_max {
                 lines.push(std::mem::replace(&mut line, next.to_owned()));
                 columns = width(next);
             } else if blank == 1 {
@@ -77,7 +77,7 @@ pub fn wrap(text: &str, columns_max: usize, first: &str, next: &str) -> String {
                 columns += 1;
             }
             line.push_str(&piece);
-            columns += wide;
+            columns += piece_columns;
             is_empty = false;
         }
     }
@@ -85,24 +85,24 @@ pub fn wrap(text: &str, columns_max: usize, first: &str, next: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns each line of `text` as [`wrap`] does, all led by `lead`.
+/// Returns `text` with each of its lines wrapped like [`wrap`] does, all with the prefix `lead`.
 pub fn wrap_lines(text: &str, columns_max: usize, lead: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| wrap(line, columns_max, lead, lead)).collect();
     lines.join("\n")
 }
 
-/// Returns a word as it is, or in pieces of at most `columns_max` columns.
+/// Returns a word in pieces of at most `columns_max` columns.
 fn split_word(word: &str, columns_max: usize) -> Vec<Cow<'_, str>> {
-    // Emphasis within a word that must be broken would need its own scanner; such a word stays whole.
+    // A word with escape sequences is not broken, because that would need a scanner that keeps the sequences whole.
     if width(word) <= columns_max || word.contains('\u{1b}') {
         return vec![Cow::Borrowed(word)];
     }
     let mut pieces = Vec::new();
     let (mut start, mut columns) = (0, 0);
-    for (at, cluster) in word.grapheme_indices(true) {
-        if columns + cluster.width() > columns_max && at > start {
-            pieces.push(Cow::Borrowed(&word[start..at]));
-            (start, columns) = (at, 0);
+    for (index, cluster) in word.grapheme_indices(true) {
+        if columns + cluster.width() > columns_max && index > start {
+            pieces.push(Cow::Borrowed(&word[start..index]));
+            (start, columns) = (index, 0);
         }
         columns += cluster.width();
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn widths_are_columns_not_characters() {
+    fn widths_are_columns_and_not_characters() {
         assert_eq!(width("漢字"), 4);
         assert_eq!(width("\u{1b}[1mab\u{1b}[22mc"), 3);
         assert_eq!(shorten("漢字漢字", 5), "漢字…");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_wider_than_it_may_be() {
+    fn no_wrapped_line_exceeds_the_width() {
         assert_eq!(wrap_lines("one two\nthree four\n\nx", 9, "  "), "  one two\n  three\n  four\n  \n  x");
         assert_eq!(wrap("one two three", 8, "", ""), "one two\nthree");
         assert_eq!(wrap("one two three", 9, "- ", "  "), "- one two\n  three");

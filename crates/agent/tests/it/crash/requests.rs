@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{CrashPoint, crashes_in_scenario};
 use crate::environment::{CrashingStore, TEST_MODEL, TestEnvironment, unwatched};
-use crate::requests::{blank_thread, request, run, user_request, transcript_lines, write_call};
+use crate::requests::{blank_thread, request, run, transcript_lines, user_request, write_call};
 
 /// A request, in a thread where a call waits that a person is asked about.
 #[derive(Debug)]
@@ -186,7 +186,9 @@ async fn run_scenario(agent: &Agent, road: &RequestScenario) {
         None => {
             let asked = match road.operation {
                 RequestOperation::Requested(asked) => request(asked(&thread_ids(agent, thread).await)),
-                RequestOperation::Stopped | RequestOperation::RolledBack => request(user_request("Never mind.")),
+                RequestOperation::Stopped | RequestOperation::RolledBack => {
+                    request(user_request("Never mind."))
+                }
             };
             agent.runs().enqueue(run_id, thread, &asked).await.unwrap();
             asked

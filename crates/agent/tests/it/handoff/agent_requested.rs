@@ -194,7 +194,9 @@ async fn g2_a_request_while_one_waits_is_told_so() {
     let end = agent.runs().send_message(parent, "Ask again.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success);
     let told = messages(&agent, parent).await;
-    assert!(told.iter().any(|message| message.text().contains("is already waiting for the person's decision")));
+    assert!(
+        told.iter().any(|message| message.text().contains("is already waiting for the person's decision"))
+    );
     assert_eq!(agent.handoffs().pending(Some(parent)).await.unwrap().len(), 1);
 }
 

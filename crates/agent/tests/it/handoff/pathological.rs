@@ -434,10 +434,12 @@ fn compacted_session() -> String {
         record.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         format!("{record}\n")
     };
-    let transcript_line = |kind: &str, text: &str| line(kind, json!({"message": {"role": kind, "content": text}}));
+    let transcript_line =
+        |kind: &str, text: &str| line(kind, json!({"message": {"role": kind, "content": text}}));
     let worked = |from: usize, until: usize| -> String {
         let turn = |n: usize| {
-            let asked = transcript_line("user", &format!("Now look at the report of month {n} and mend its totals."));
+            let asked =
+                transcript_line("user", &format!("Now look at the report of month {n} and mend its totals."));
             asked
                 + &transcript_line(
                     "assistant",

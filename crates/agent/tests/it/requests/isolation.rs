@@ -9,7 +9,7 @@ use protocol::{OwnerScope, Rating, RunId, RunStatus, ThreadId, UserId};
 use serde_json::{Map, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::{blank_thread, run, user_request, transcript_lines, try_run};
+use super::{blank_thread, run, transcript_lines, try_run, user_request};
 use crate::environment::{TestEnvironment, unwatched};
 
 struct TwoUsers {

@@ -62,7 +62,8 @@ async fn a_client_lowers_the_limit_of_steps() {
     let calls = desk.server.call_count();
     assert!((1..=4).contains(&calls), "{calls}");
     for bad in [json!(0), json!(-1), json!("many"), json!(1.5)] {
-        let end = desk.run(with_field(user_request("Look."), "config", json!({"recursion_limit": bad}))).await;
+        let end =
+            desk.run(with_field(user_request("Look."), "config", json!({"recursion_limit": bad}))).await;
         assert_fault(&end, "ConfigurationError");
     }
     assert_eq!(desk.server.call_count(), calls);
@@ -98,8 +99,10 @@ async fn what_cannot_be_met_and_what_does_nothing_leave_a_thread_that_stopped_wh
 async fn a13_what_came_with_a_run_that_could_not_begin_is_kept_beside_it() {
     let desk = RequestFixture::new([done_reply()]).await;
     for is_queued in [false, true] {
-        let (run_id, asked) =
-            (protocol::RunId::generate(), with_field(user_request("Look."), "config", json!({"recursion_limit": 0})));
+        let (run_id, asked) = (
+            protocol::RunId::generate(),
+            with_field(user_request("Look."), "config", json!({"recursion_limit": 0})),
+        );
         let asked = super::request(asked);
         let (frames, cancel) = crate::environment::unwatched();
         let begun = match is_queued {

@@ -5,7 +5,7 @@ use protocol::{RunId, RunStatus, ThreadStatus};
 use serde_json::{Map, Value, json};
 use test_model::ScriptedReply;
 
-use super::{RequestFixture, assert_fault, request, user_request, transcript_lines};
+use super::{RequestFixture, assert_fault, request, transcript_lines, user_request};
 use crate::environment::unwatched;
 
 async fn first_run(agent: &Agent, new: &NewThread, asked: Value) -> agent::RunEnd {

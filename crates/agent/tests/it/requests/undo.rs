@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use test_model::{ScriptedFault, ScriptedReply};
 
 use super::{
-    RequestFixture, approve, begin_queued, done_reply, request, run_until_call, user_request, try_run, write_call,
+    RequestFixture, approve, begin_queued, done_reply, request, run_until_call, try_run, user_request,
+    write_call,
 };
 
 fn map(value: Value) -> Map<String, Value> {
@@ -81,7 +82,8 @@ async fn a_run_that_waits_begins_under_its_id_or_is_stopped_before_it_does() {
     let desk = RequestFixture::new([done_reply()]).await;
     let (one, two) = (RunId::generate(), RunId::generate());
     for run_id in [one, two] {
-        let run = desk.agent.runs().enqueue(run_id, desk.thread, &request(user_request("Hello."))).await.unwrap();
+        let run =
+            desk.agent.runs().enqueue(run_id, desk.thread, &request(user_request("Hello."))).await.unwrap();
         assert_eq!(run.status, RunStatus::Pending);
     }
     assert_eq!(desk.row().await.status, ThreadStatus::Busy);
@@ -301,7 +303,9 @@ async fn point_before(desk: &RequestFixture, text: &str) -> String {
 
 #[tokio::test]
 async fn j4_a_run_on_another_branch_that_is_taken_back_leaves_the_branch_there_was() {
-    for (asked, text) in [(user_request("Other."), "Second."), (json!({}), "Two."), (user_request("Fork."), "Two.")] {
+    for (asked, text) in
+        [(user_request("Other."), "Second."), (json!({}), "Two."), (user_request("Fork."), "Two.")]
+    {
         let desk = RequestFixture::new(["One.", "Two.", "Three."].map(ScriptedReply::text)).await;
         desk.say("First.").await;
         desk.say("Second.").await;

@@ -20,7 +20,7 @@ pub(super) struct BlockForm {
     /// The call whose arguments stood there; otherwise what the next block holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call_id: Option<String>,
-    /// What came before bytes, such as `data:image/png;base64,`.
+    /// The text before the bytes, such as `data:image/png;base64,`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     head: String,
     /// How bytes were written.

@@ -13,7 +13,7 @@ use super::{MessageDestination, MessageError, message_error};
 /// The most blocks of one message.
 const BLOCKS_MAX: usize = 1_000;
 
-/// What a message says.
+/// The content of a message.
 #[derive(Default)]
 pub(super) struct ClientContent {
     pub(super) blocks: Vec<ContentBlock>,
@@ -30,7 +30,7 @@ struct InlineBytes<'a> {
     base64: &'a str,
     /// Where they stand.
     pointer: &'static str,
-    /// What stands before them.
+    /// The text before the bytes.
     prefix: &'a str,
 }
 

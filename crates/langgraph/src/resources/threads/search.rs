@@ -41,10 +41,10 @@ const EXTRACTS_MAX: usize = 10;
 /// Which threads to list, and what of them; every set field must match.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(super) struct ThreadSearch {
-    /// What their metadata must contain.
+    /// Fields that their metadata must contain.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
-    /// What their values must contain.
+    /// Fields that their values must contain.
     #[schema(value_type = Option<Object>)]
     values: Option<Map<String, Value>>,
     /// Only these.
@@ -66,12 +66,12 @@ pub(super) struct ThreadSearch {
     sort_order: Option<String>,
     /// Which fields to return.
     select: Option<Vec<String>>,
-    /// What to take out of each thread, by name: paths such as `values.messages[-1].content`.
+    /// Fields to extract from each thread, by name: paths such as `values.messages[-1].content`.
     #[schema(value_type = Option<Object>)]
     extract: Option<Map<String, Value>>,
 }
 
-/// What of each thread is returned.
+/// The fields of each thread to return.
 #[derive(Debug, Clone)]
 struct ThreadFields {
     select: Option<Vec<String>>,
@@ -266,7 +266,7 @@ fn project_thread(mut thread: WireThread, shape: &ThreadFields) -> Result<Thread
 /// Threads at whose head stands what the values ask for.
 struct ThreadMatches {
     threads: Vec<Thread>,
-    /// Whether every thread was looked at.
+    /// True if every thread was examined.
     is_complete: bool,
 }
 

@@ -116,7 +116,10 @@ fn answers_are_kept_and_only_for_their_project() {
     let kept = ProjectConsents::read(folder.path()).unwrap();
     assert_eq!(readiness_text(&plan_servers(&BTreeMap::new(), &theirs, &kept, &variable)[0]), "run  theirs ");
     let elsewhere = ProjectConsents::read(&folder.path().join("elsewhere")).unwrap();
-    assert_eq!(readiness_text(&plan_servers(&BTreeMap::new(), &theirs, &elsewhere, &variable)[0]), "ConsentPending");
+    assert_eq!(
+        readiness_text(&plan_servers(&BTreeMap::new(), &theirs, &elsewhere, &variable)[0]),
+        "ConsentPending"
+    );
     std::fs::write(folder.path().join("consent.json"), "{").unwrap();
     assert!(ProjectConsents::read(folder.path()).is_err());
     assert!(consents.write(folder.path()).is_err());
@@ -138,7 +141,10 @@ fn answers_given_at_the_same_time_are_both_kept() {
         consents.record_decision(server, ConsentDecision::Allow);
         consents.write(folder.path()).unwrap();
     }
-    assert_eq!(answered(&ProjectConsents::read(folder.path()).unwrap()), ["run  a ", "run  b ", "ConsentPending"]);
+    assert_eq!(
+        answered(&ProjectConsents::read(folder.path()).unwrap()),
+        ["run  a ", "run  b ", "ConsentPending"]
+    );
     // And many processes at once.
     std::thread::scope(|scope| {
         for number in 0..16 {

@@ -198,7 +198,7 @@ async fn the_tool_says_what_is_wrong_and_what_to_do() {
     assert_eq!(RecallTool.spec().name, RECALL);
 }
 
-/// What a model is told of the tool.
+/// The description of the tool for the model.
 #[test]
 fn the_tool_describes_itself() {
     let spec = RecallTool.spec();

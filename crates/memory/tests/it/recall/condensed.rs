@@ -1,4 +1,4 @@
-//! What was condensed in the thread that asks is found again in it.
+//! Messages that were compacted in a thread are found again in it.
 
 use jiff::Timestamp;
 use journal::Write;

@@ -1,4 +1,4 @@
-//! What an assistant finds in all its threads, its summaries and its handoffs; and what it never does.
+//! Recall over all threads, summaries and handoffs of an assistant, and its limits.
 
 use jiff::Timestamp;
 use journal::{TurnSummarization, Write};
@@ -78,7 +78,7 @@ async fn f5_what_another_thread_decided_is_recalled_with_the_original_words() {
     let (status, text) = journal.call_tool(asking, args).await;
     assert_eq!(status, ToolStatus::Success);
     assert!(text.contains("We decided on NATS, because RabbitMQ lost messages"), "{text}");
-    assert!(text.contains("[summary of turns 1 to 3, from thread"), "{text}");
+    assert!(text.contains("[summary of messages 1 to 3, from thread"), "{text}");
     assert!(!text.contains("what did we decide"), "the turn that asks is in sight: {text}");
     assert!(tokens::fits(&text, RECALL_TOKENS_MAX), "{text}");
     // Where it was said can be read on.

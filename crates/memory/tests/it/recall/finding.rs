@@ -1,4 +1,4 @@
-//! What is found, and in which order.
+//! The hits of recall and their order.
 
 use jiff::Timestamp;
 use journal::Write;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{RecallFixture, messages_with, query_thread, tool_result};
 
-/// What an agent and a person say all day, none of it twice.
+/// Returns one of many different messages between an agent and a person.
 fn filler(number: usize) -> Message {
     const DOING: [&str; 7] = ["reading", "fixing", "testing", "renaming", "moving", "reviewing", "deploying"];
     const THING: [&str; 9] = [

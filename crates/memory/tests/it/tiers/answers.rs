@@ -1,4 +1,4 @@
-//! What a small model answers: whatever it is, there is a summary or nothing at all.
+//! Answers of a small model: each results in a summary or in nothing at all.
 
 use memory::{NoSummaryReason, SummarizationError, TurnWindow};
 use model::UnusableAnswer;
@@ -10,7 +10,7 @@ use super::{TierFixture, agent_id};
 const CONVERSATION: [&str; 4] =
     ["U: Where does the diary go?", "A: Into ~/notes.", "U: Call it diary.md.", "A: Done: ~/notes/diary.md."];
 
-/// What a transfer fails with, and how the answer was described.
+/// Returns the error of a transfer with this answer.
 async fn failure(reply: ScriptedReply) -> SummarizationError {
     let desk = TierFixture::new([reply]);
     let thread_id = desk.create_thread().await;

@@ -1,4 +1,4 @@
-//! What a small model is shown of turns: their words, cut and inert, in as few requests as they fit.
+//! The text that a small model receives: messages, shortened and inert, in as few requests as they fit.
 
 use memory::{SummarizationError, TurnWindow};
 use model::tokens;

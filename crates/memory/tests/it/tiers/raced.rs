@@ -1,5 +1,5 @@
-//! What happens to a thread while its turns are summarised: nothing is stored of a plan that no longer holds, and what was
-//! paid for is not paid for again.
+//! Changes of a thread while its messages are summarized: a plan that no longer holds stores nothing, and a model call
+//! that was paid for is not repeated.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a model is shown of medium-term memory: what fits, dated and inert, the same for a whole run.
+//! The part of medium-term memory that a model receives: within the budget, dated, inert, and the same for a whole run.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What one transfer stores, what it leaves, and what it does when it is asked for again.
+//! One transfer: the rows it stores, the rows it leaves, and a repeated transfer.
 
 use journal::Write;
 use memory::{SummarizationError, TurnWindow};

@@ -74,7 +74,7 @@ fn g3_a_decision_of_another_shape_is_told_and_changes_nothing() {
         (json!({"type": "edit", "edited_action": {"name": "handoff_summary"}}), "missing field `args`"),
         (json!({"type": "respond"}), "missing field `message`"),
         (json!({"type": "reject", "mesage": "no"}), "unknown field `mesage`"),
-        (json!({"type": "approve", "summary_sha256": "00"}), "summary_sha256 is not that of the current"),
+        (json!({"type": "approve", "summary_sha256": "00"}), "summary_sha256 is not the hash of the current"),
         (json!({"type": "respond", "message": "x"}), "`respond` is not allowed"),
         (
             json!({"type": "edit", "edited_action": {"name": "execute", "args": {}}}),
@@ -88,13 +88,10 @@ fn g3_a_decision_of_another_shape_is_told_and_changes_nothing() {
         (edit_decision(json!({"redraft": "again"})), "`redraft` is"),
         (
             edit_decision(json!({"redraft": {"model": "nobody/model"}})),
-            "another draft by `nobody/model` cannot be made",
+            "the model `nobody/model` cannot redraft",
         ),
-        (
-            edit_decision(json!({"redraft": {"model": "openai/x"}})),
-            "another draft by `openai/x` cannot be made",
-        ),
-        (edit_decision(json!({"redraft": {"model": "x"}})), "another draft by `x` cannot be made"),
+        (edit_decision(json!({"redraft": {"model": "openai/x"}})), "the model `openai/x` cannot redraft"),
+        (edit_decision(json!({"redraft": {"model": "x"}})), "the model `x` cannot redraft"),
         // No model is configured here.
         (edit_decision(json!({"redraft": {}})), "no model is configured"),
         (edit_decision(json!({"feedback": "Shorter."})), "no model is configured"),
@@ -194,7 +191,12 @@ fn g20_a_handoff_that_cannot_be_decided_is_told_and_nothing_changes() {
     assert_refused(&sandbox, &decide("00000000000000000000000000000000"), 2, "find handoff");
     assert_refused(&sandbox, &["handoff", "--show", "ffffffff"], 2, "find handoff `ffffffff`");
     assert_refused(&sandbox, &["handoff", "--show", id, "--draft", "4"], 2, "find draft 4");
-    assert_refused(&sandbox, &["handoff", "--decide", id, fork, "--apply"], 2, "it belongs to another thread");
+    assert_refused(
+        &sandbox,
+        &["handoff", "--decide", id, fork, "--apply"],
+        2,
+        "it belongs to another thread",
+    );
     assert_refused(
         &sandbox,
         &["handoff", "--decide", id, "ffffffff", "--apply"],
@@ -204,7 +206,8 @@ fn g20_a_handoff_that_cannot_be_decided_is_told_and_nothing_changes() {
     assert_refused(&sandbox, &["handoff", "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
     assert_refused(&sandbox, &["handoff", thread, "another", "goal"], 1, "");
     let interrupt = report["interrupt_id"].as_str().unwrap();
-    let ended = assert_refused(&sandbox, &["decide", interrupt, "--approve"], 2, "a question about a handoff");
+    let ended =
+        assert_refused(&sandbox, &["decide", interrupt, "--approve"], 2, "a question about a handoff");
     assert!(ended.stderr.contains("`segue handoff --decide "), "{ended:?}");
     let ended = assert_refused(&sandbox, &["decide", thread, "--approve"], 2, "a question about a handoff");
     assert!(ended.stderr.contains("`segue handoff --decide "), "{ended:?}");

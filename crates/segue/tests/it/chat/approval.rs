@@ -81,7 +81,7 @@ fn an_answer_in_the_place_of_the_tool_is_its_result() {
     terminal.press_keys("it is there already\r");
     let screen = wait_for_continuation(&terminal);
     assert!(screen.contains("↩ execute touch made.txt · answered instead"), "{screen}");
-    assert!(sent_messages(&server).contains("the file exists"), "{}", sent_messages(&server));
+    assert!(sent_messages(&server).contains("it is there already"), "{}", sent_messages(&server));
     terminal.press_keys("\x04");
     terminal.end();
 }
@@ -143,7 +143,8 @@ fn a_run_without_a_terminal_stops_with_its_own_code_and_goes_on_with_the_decisio
     );
     assert_eq!(sandbox.threads()[0]["status"], "interrupted");
     let work = sandbox.work_folder();
-    let about = format!("decide on `execute touch made.txt` in {}: there is no terminal to ask on", work.display());
+    let about =
+        format!("decide on `execute touch made.txt` in {}: there is no terminal to ask on", work.display());
     sandbox.run(&["decide", "last"]).assert_error(2, &about);
     let piped = sandbox.run_with(&["chat", "-t", "last"], "/approve\n");
     let decide = "A tool call needs a decision: `segue decide ";
@@ -195,7 +196,7 @@ fn what_is_typed_or_pasted_while_the_question_appears_does_not_answer_it() {
     terminal.press_keys("anyway please");
     terminal.wait_for("> anyway please");
     terminal.press_keys("\r");
-    terminal.wait_for("A key marks an answer, Enter confirms it.");
+    terminal.wait_for("A key selects an answer, Enter confirms it.");
     terminal.press_keys("\x1b[200~y\r\x1b[201~");
     terminal.wait_for("paste ignored");
     assert!(!sandbox.work_folder().join("made.txt").exists());
@@ -217,14 +218,17 @@ fn decisions_that_do_not_fit_the_question_are_told_and_it_still_waits() {
     let sandbox = TestSandbox::new().with_model(&server);
     assert_eq!(sandbox.run(&["run", "-p", "do it"]).code, 3);
     for (decisions, told) in [
-        (json!([{"type": "approve"}, {"type": "approve"}]), "the question has 1, the file 2"),
+        (json!([{"type": "approve"}, {"type": "approve"}]), "the question needs 1, the file has 2"),
         (json!([{"type": "preview"}]), "cannot be previewed"),
     ] {
         let file = sandbox.write_file("decision.json", json!({"decisions": decisions}).to_string());
         sandbox.run(&["decide", "last", "--decision-file", &file]).assert_error(2, told);
     }
     let ended = sandbox.run(&["run", "-t", "last", "-p", "something else"]);
-    assert!(ended.code == 0 && ended.stderr.contains("Your message cancels 1 pending tool call"), "{ended:?}");
+    assert!(
+        ended.code == 0 && ended.stderr.contains("Your message cancels 1 pending tool call"),
+        "{ended:?}"
+    );
     assert!(!sandbox.work_folder().join("made.txt").exists());
 }
 

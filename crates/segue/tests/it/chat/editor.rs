@@ -115,7 +115,7 @@ fn commands_and_files_are_completed() {
     terminal.press_keys("\x15/c\t");
     // Those that begin so, each with what it does.
     let screen = terminal.wait_for("/cost");
-    assert!(screen.contains("/context") && screen.contains("show what this thread has cost"), "{screen}");
+    assert!(screen.contains("/context") && screen.contains("show the cost of this thread"), "{screen}");
     terminal.press_keys("\x1b");
     terminal.wait_until("the menu gone", |screen| !screen.contains("/cost"));
     clear_line(&terminal);

@@ -73,7 +73,7 @@ fn g2_what_the_agent_asks_for_is_reviewed_at_once_and_an_acceptance_goes_to_the_
     send_line(&terminal, "please mend the kettle");
     let screen = terminal.wait_for(QUESTION);
     for part in [
-        "The agent asks to hand this thread over",
+        "The agent requests a handoff of this thread. Nothing happens unless you accept.",
         "Goal: polish the kettle",
         "Kettle, next part",
         "[r] Refine",
@@ -106,7 +106,7 @@ fn g2_an_agent_that_asks_only_for_a_preview_is_told_so_and_preview_stands_first(
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat"]);
     send_line(&terminal, "please mend the kettle");
     let screen = terminal.wait_for(QUESTION);
-    assert!(screen.contains("The agent asks only for a preview: "), "{screen}");
+    assert!(screen.contains("The agent requests only a preview: "), "{screen}");
     let (preview, accept) = (screen.find("[p] Preview only"), screen.find("[a] Accept"));
     assert!(preview.is_some() && preview < accept, "{screen}");
     terminal.press_keys("\t\r");
@@ -255,13 +255,13 @@ fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_the
         terminal.wait_for("Hello.");
         send_line(&terminal, "/handoff");
         let screen = terminal.wait_for("draft with anthropic/");
-        assert!(screen.contains("A bridge of context, not a fork"), "{screen}");
+        assert!(screen.contains("A handoff is a bridge of context, not a fork"), "{screen}");
         terminal.press_keys("and then\rsharpen it");
         terminal.wait_for("> sharpen it");
         server.open_gate("drafted");
         terminal.wait_for("You are typing a message");
         terminal.press_keys("\r");
-        terminal.wait_for("A key marks an answer");
+        terminal.wait_for("A key selects an answer");
         terminal.press_keys(&format!("{key}\r"));
         if key == "D" {
             terminal.wait_for("Reason (Enter for none)");
@@ -349,7 +349,7 @@ fn a_handoff_that_waits_is_offered_when_its_thread_is_opened() {
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat", "-t", "last"]);
     let screen = terminal.wait_for("[r] Review now");
     assert!(screen.contains("A handoff of this thread needs a decision: "), "{screen}");
-    assert!(screen.contains("(asked for just now)"), "{screen}");
+    assert!(screen.contains("(requested just now)"), "{screen}");
     terminal.press_keys("\r\x1b");
     wait_for_prompt(&terminal, PROMPT.trim_end());
     terminal.press_keys("/threads last\r");
@@ -374,7 +374,7 @@ fn a_chat_in_plain_mode_reviews_without_drawing_over() {
     terminal.press_keys("and thank you\n");
     terminal.wait_for("Kept for your next message: and thank you");
     terminal.press_keys("a\n");
-    terminal.wait_for("You had typed, and it was not sent:");
+    terminal.wait_for("You typed this at a question, so it was not sent:");
     wait_for_prompt(&terminal, PROMPT.trim_end());
     terminal.press_keys("/quit\n");
     let (code, printed) = terminal.end_printed();
@@ -403,7 +403,7 @@ fn a_line_typed_while_a_draft_is_made_answers_no_question_in_plain_mode() {
     terminal.press_keys("D\n");
     terminal.wait_for("Reason (Enter for none)>");
     terminal.press_keys("\n");
-    terminal.wait_for("You had typed, and it was not sent:");
+    terminal.wait_for("You typed this at a question, so it was not sent:");
     wait_for_prompt(&terminal, PROMPT.trim_end());
     terminal.press_keys("/quit\n");
     let (code, printed) = terminal.end_printed();

@@ -48,7 +48,9 @@ fn d1_a_comment_needs_a_thumb_and_has_a_limit() {
     let server = compacting_server();
     let sandbox = TestSandbox::new().with_model(&server);
     assert_eq!(sandbox.run(&["run", "-p", "one"]).code, 0);
-    sandbox.run(&["feedback", "last", "none", "--comment", "why"]).assert_error(2, "a comment needs a rating");
+    sandbox
+        .run(&["feedback", "last", "none", "--comment", "why"])
+        .assert_error(2, "a comment needs a rating");
     let long = "x".repeat(2_001);
     let told = sandbox.run(&["feedback", "last", "up", "--comment", &long]);
     assert!(told.code == 2 && told.stderr.contains("2000"), "{told:?}");

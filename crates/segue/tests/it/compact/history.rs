@@ -176,7 +176,7 @@ fn m9_an_undoing_that_was_itself_taken_back_undoes_nothing() {
         page["entries"].as_array().unwrap().iter().map(|entry| entry.get("superseded")).collect();
     assert_eq!(flags, [None, Some(&json!(true))], "{page}");
     let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
-    assert!(told.contains("20 messages compacted · ") && !told.contains(", then undone"), "{told}");
+    assert!(told.contains("20 messages compacted · ") && !told.contains(", and undone"), "{told}");
     let undone = format!("── undone: the compaction of #{marker}\n   hidden: ");
     assert!(told.contains(&undone), "{told}");
     let opened =
@@ -186,7 +186,7 @@ fn m9_an_undoing_that_was_itself_taken_back_undoes_nothing() {
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "24"]).code, 0);
     assert_eq!(sandbox.json(&["context", "last", "--json"])["condensed"], json!(null));
     let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
-    assert!(told.contains("20 messages compacted, then undone · "), "{told}");
+    assert!(told.contains("20 messages compacted, and undone · "), "{told}");
     let opened =
         sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
     assert!(!opened.contains("compacted in #"), "{opened}");

@@ -38,7 +38,7 @@ fn c5_the_card_is_the_same_live_after_a_reload_and_in_the_history() {
     let screen = terminal.wait_for("/uncompact undoes it.");
     let head = "── 20 messages compacted";
     let live = card_lines(&screen, head);
-    assert!(live.iter().any(|line| line.contains("asked to keep: the timeout")), "{screen}");
+    assert!(live.iter().any(|line| line.contains("focus: the timeout")), "{screen}");
     assert!(!screen.contains(GOAL), "c8: no summary is flashed\n{screen}");
     terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
@@ -69,10 +69,10 @@ fn c5_a_card_of_a_turn_that_condensed_by_itself_is_the_same_after_a_reload() {
     terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let told = sandbox.run(&["history", "last", "--markers"]).stdout;
-    let taken_back = card_lines(&told, "── 22 messages compacted, then undone");
+    let taken_back = card_lines(&told, "── 22 messages compacted, and undone");
     // Where its lines are broken is another matter.
     assert_eq!(
-        taken_back.concat().replace(", then undone", "").replace([' ', '·'], ""),
+        taken_back.concat().replace(", and undone", "").replace([' ', '·'], ""),
         live.concat().replace([' ', '·'], "")
     );
 }

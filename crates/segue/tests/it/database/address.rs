@@ -83,7 +83,10 @@ fn what_cannot_be_opened_is_told_in_one_line_with_what_to_do() {
         (1, "reach postgres://a@nobody.invalid", "start the server"),
     );
     check(&format!("{url}?sslmode=require"), (1, "does not support TLS", "certificate"));
-    check(&format!("{url}?sslmode=often"), (1, "`sslmode=often` is none of", "SEGUE_DATABASE_URL"));
+    check(
+        &format!("{url}?sslmode=often"),
+        (1, "unknown `sslmode=often`; use disable, prefer, require or verify-full", "SEGUE_DATABASE_URL"),
+    );
     check("mysql://a:hunter2@h/d", (1, "it begins with neither", "postgres://USER"));
     check("sqlite:", (1, "it names no file", "sqlite:PATH"));
     check("postgres://a:hunter2@h:port/d", (1, "open postgres://…: ", "SEGUE_DATABASE_URL"));

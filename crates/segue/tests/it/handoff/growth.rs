@@ -48,7 +48,7 @@ fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
         "{screen}"
     );
     terminal.press_keys("g\r");
-    terminal.wait_for("→ Go on");
+    terminal.wait_for("→ Continue");
     terminal.press_keys("hello again\r");
     terminal.wait_until("the second answer", |screen| screen.matches("Heard.").count() == 2);
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));

@@ -186,11 +186,7 @@ fn g16_flush_tells_what_it_sent_and_why_it_could_not() {
     assert_eq!((failed.code, &error["error"]["code"]), (1, &json!("store")), "{failed:?}");
     mirrored.proxy.restore();
     let flushed = mirrored.sandbox.run(&["handoff", "export", "flush"]);
-    assert_eq!(
-        (flushed.code, flushed.stdout.as_str()),
-        (0, "3 handoffs exported.\n"),
-        "{flushed:?}"
-    );
+    assert_eq!((flushed.code, flushed.stdout.as_str()), (0, "3 handoffs exported.\n"), "{flushed:?}");
     assert!(flushed.stderr.contains("1 of 3 sent"), "{flushed:?}");
     let again = mirrored.sandbox.run(&["handoff", "export", "flush"]);
     assert_eq!((again.code, again.stdout.as_str()), (0, "Nothing was pending.\n"));

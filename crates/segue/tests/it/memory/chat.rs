@@ -63,7 +63,7 @@ fn f8_turns_go_to_memory_behind_the_chat_and_one_line_says_so_at_the_next_prompt
     assert_eq!(screen.matches("summarized into memory").count(), 1, "{screen}");
     terminal.press_keys("/memory\r");
     let screen = wait_for_prompt(&terminal, "/remember adds to it");
-    assert!(screen.contains("turns they stand for") && screen.contains(SUMMARY), "{screen}");
+    assert!(screen.contains("lists the messages of a summary") && screen.contains(SUMMARY), "{screen}");
     terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
 }
@@ -123,7 +123,8 @@ fn m11_a_person_searches_everything_from_a_chat_and_opens_what_was_found() {
     assert!(recalled.contains("No matches in this thread. Matches in all threads:"), "{recalled}");
     let narrowed = chat("/search module --since 2126-01-01\n/search\n/search x --limit 0\n/memory what\n");
     assert!(narrowed.stdout.contains("No matches for `module`."), "{narrowed:?}");
-    for told in ["read /search: no words were given", "read /search: invalid value '0'", "it has no argument `what`"]
+    for told in
+        ["read /search: no words were given", "read /search: invalid value '0'", "it has no argument `what`"]
     {
         assert!(narrowed.stderr.contains(told), "{told}: {narrowed:?}");
     }

@@ -63,8 +63,8 @@ fn agent_md_is_shown_searched_and_named() {
     for part in [
         "is descaled on Fridays",
         "Recent Thread Snapshot",
-        "Summaries of old turns",
-        "Segue keeps what is between",
+        "Summaries of old messages",
+        "Segue manages the text between",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
@@ -106,7 +106,7 @@ fn f4_an_edit_within_the_block_is_refused_and_the_text_is_not_lost() {
     let before = sandbox.read_agent_md().unwrap();
     set_editor(&mut sandbox, "sed -i 's/Fridays/Mondays/; s/^<current_thread_summary>/&\\nmine/' \"$1\"");
     let told = sandbox.run(&["memory", "edit"]);
-    told.assert_error(2, "which Segue keeps");
+    told.assert_error(2, "which Segue manages");
     assert_eq!(sandbox.read_agent_md().unwrap(), before);
     let kept = leftover_files(&sandbox);
     assert!(kept.len() == 1 && told.stderr.contains(&kept[0]), "{kept:?} {told:?}");
@@ -126,7 +126,7 @@ fn f4_a_person_whose_edit_is_refused_goes_on_with_it() {
     terminal.wait_for("[e] Edit again");
     terminal.press_keys("e\r");
     let (code, screen) = terminal.end();
-    assert!(code == 0 && screen.contains("Changed; it is read again"), "{screen}");
+    assert!(code == 0 && screen.contains("Changed. Your next message uses the new text."), "{screen}");
     let text = sandbox.read_agent_md().unwrap();
     assert!(text.contains("Mondays") && !text.contains("mine"), "{text}");
 }

@@ -107,7 +107,7 @@ fn a_run_whose_time_is_up_ends_with_its_own_code() {
 }
 
 #[test]
-fn a_run_says_why_a_tool_failed_and_that_an_answer_was_cut_off() {
+fn a_run_says_why_a_tool_failed_and_that_an_answer_was_truncated() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::call("c1", "read_file", json!({"path": "missing.txt"})),
         ScriptedReply {
@@ -118,7 +118,10 @@ fn a_run_says_why_a_tool_failed_and_that_an_answer_was_cut_off() {
     .unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
     let ended = sandbox.run(&["run", "-p", "go"]);
-    assert!(ended.stderr.contains("read_file failed: ") && ended.stderr.contains("is cut off"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("read_file failed: ") && ended.stderr.contains("is truncated"),
+        "{ended:?}"
+    );
     let ended = sandbox.run(&["run", "-p", "go", "--json"]);
     let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(result["stop"], "max_tokens", "{result}");

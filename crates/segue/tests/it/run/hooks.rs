@@ -215,7 +215,7 @@ fn a_signal_ends_the_waiting_for_hooks_and_what_they_had_begun() {
         let mut command = sandbox.command(&["run", "-p", "go"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        told.find(|line| line.contains("Waiting for a call of hooks")).unwrap();
+        told.find(|line| line.contains("Waiting for 1 hook. Press Ctrl-C to stop waiting.")).unwrap();
         held.wait_for_output();
         kill_process(Pid::from_child(&child), signal).unwrap();
         let told: String = told.collect();
@@ -223,7 +223,7 @@ fn a_signal_ends_the_waiting_for_hooks_and_what_they_had_begun() {
         // What was asked for is done.
         assert_eq!((ended.status.code(), &*ended.stdout), (Some(0), &b"Done.\n"[..]), "{ended:?}");
         assert!(
-            told.contains("did not get run.ended: failed to tell it before the program ended"),
+            told.contains("did not get run.ended: failed to finish the call before the program ended"),
             "{told}"
         );
         held.wait_until_closed();

@@ -193,21 +193,21 @@ fn a_trace_is_a_tree_of_a_run_a_thread_or_a_handoff() {
     requested
     generate_handoff_summary_iter_0
     chat claude-sonnet-4-5
-    asks handoff_summary
+    question handoff_summary
     run
-    goes on
+    resume
     refined
     generate_handoff_summary_iter_1
     chat claude-sonnet-4-5
-    asks handoff_summary
+    question handoff_summary
     run
-    goes on
+    resume
     refined
     generate_handoff_summary_iter_2
     chat claude-sonnet-4-5
-    asks handoff_summary
+    question handoff_summary
     run
-    goes on
+    resume
     accept
     write agent.md
     ");

@@ -89,7 +89,7 @@ fn k1_the_same_session_imported_by_two_users_is_two_threads() {
 fn k1_who_makes_a_key_is_told_what_it_lets_its_user_do_here() {
     let sandbox = TestSandbox::new();
     let made = sandbox.run(&["keys", "create", "alice"]);
-    assert!(made.stderr.contains("no tools on this machine"), "{made:?}");
+    assert!(made.stderr.contains("no access to the tools on this machine"), "{made:?}");
     assert_eq!(made.stdout.lines().count(), 1, "{made:?}");
     let tools = |sandbox: &TestSandbox| {
         let key = create_key(sandbox, "bob")["key"].as_str().unwrap().to_owned();
@@ -130,10 +130,10 @@ fn keys_are_shown_once_listed_and_revoked() {
 fn j6_a_server_that_others_could_come_into_is_refused_with_what_to_do() {
     let sandbox = TestSandbox::new();
     let ended = sandbox.run(&["serve", "--addr", "0.0.0.0:0", "--no-auth"]);
-    ended.assert_error(1, "without keys");
+    ended.assert_error(1, "without authentication: other people could connect");
     assert!(ended.stderr.contains("segue keys create") && ended.stderr.contains("127.0.0.1"), "{ended:?}");
     let ended = sandbox.run(&["serve", "--addr", "0.0.0.0:0"]);
-    ended.assert_error(1, "there is no key yet");
+    ended.assert_error(1, "there is no API key, so no client could authenticate");
     assert!(ended.stderr.contains("segue keys create") && ended.stderr.contains("127.0.0.1"), "{ended:?}");
     let ended = sandbox.run(&["serve", "--no-auth", "--allow-origin", "*"]);
     assert_eq!(ended.code, 1, "{ended:?}");

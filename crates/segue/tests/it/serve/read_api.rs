@@ -265,12 +265,12 @@ fn what_was_said_is_found_and_what_is_remembered_is_seen_and_changed() {
     let put = |text: &str, sha256: &Value| {
         api.put("/api/memory/agent_md", &json!({"text": text, "sha256": sha256}))
     };
-    put(&blanks, &json!("00")).assert_refused(409, "another text");
+    put(&blanks, &json!("00")).assert_refused(409, "agent.md has changed since it was read");
     put(&blanks, &Value::Null).assert_refused(422, "sha256");
     put(&format!("{text}password: hunter2-and-more\n"), &file["sha256"]).assert_refused(422, "secret");
     let changed = put(&blanks, &file["sha256"]).json();
     assert_eq!(changed["text"], blanks.as_str());
-    put(text, &file["sha256"]).assert_refused(409, "another text");
+    put(text, &file["sha256"]).assert_refused(409, "agent.md has changed since it was read");
     let block = format!("{blanks}\n<current_thread_summary>\nmine\n</current_thread_summary>\n");
     put(&block, &changed["sha256"]).assert_refused(422, "current_thread_summary");
     let stats = api.get("/api/memory").json();

@@ -1,6 +1,5 @@
-//! Markdown as lines of a screen: CommonMark with tables, struck text and task lists, read by `pulldown-cmark`. An entity such as `&#27;`
-//! stands for a character that acts on a terminal, so that text is made harmless after it was read. Which of it is printed is not
-//! decided here.
+//! Renders Markdown as lines: CommonMark with tables, strikethrough and task lists, parsed by `pulldown-cmark`. Text is
+//! sanitized after parsing, because an entity such as `&#27;` may decode to a control character.
 
 use std::ops::Range;
 
@@ -14,60 +13,65 @@ use crate::text::wrap::{width, wrap};
 
 /// The gutter of a quote, and of a line of code.
 const GUTTER: &str = "│ ";
-/// The columns of a line between two parts.
+/// The largest width of a thematic break.
 const RULE_COLUMNS_MAX: usize = 40;
 
-/// How a document is laid out.
+/// The layout of a document.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct MarkdownLayout {
     pub(super) style: Style,
     pub(super) columns: usize,
 }
 
-/// A part of a document that is printed whole: an outermost block, or an item of an outermost list.
+/// A part of a document that is printed as a whole: a top-level block, or an item of a top-level list.
 #[derive(Debug, Default)]
 pub(super) struct RenderedBlock {
-    /// Where it ends in the source, without the blank lines behind it.
+    /// The end in the source, without the blank lines that follow.
     pub(super) source_end: usize,
-    /// A blank line parts it from the one before.
+    /// A blank line separates it from the previous block.
     pub(super) has_blank_line_before: bool,
-    /// Its lines, each with its newline.
+    /// The lines, each with its newline.
     pub(super) lines: String,
     pub(super) growth: BlockGrowth,
 }
 
-/// How the last part of a document can grow when more text arrives.
+/// The way in which the last block of a document can grow when more text arrives.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) enum BlockGrowth {
-    /// Not at all.
+    /// It cannot grow.
     Closed,
-    /// It goes on until a blank line.
+    /// It continues until a blank line.
     #[default]
     UntilBlankLine,
-    /// It is an item of a list, which goes on behind blank lines.
+    /// It is an item of a list, which may continue after blank lines.
     Item,
-    /// A fence of code that begins there goes on line by line; `info` is what stands behind its mark.
+    /// It is an open code fence with this start in the source and this info string.
     Fence { start: usize, info: String },
 }
 
-/// Returns the parts of a source, which must be safe.
+/// Returns the blocks of a source, which must be sanitized.
 pub(super) fn render_blocks(source: &str, layout: MarkdownLayout) -> Vec<RenderedBlock> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let parser = Parser::new_ext(source, options);
     let definitions = parser.reference_definitions().iter().map(|(_, definition)| definition.span.clone());
     let definitions: Vec<Range<usize>> = definitions.collect();
-    let mut reader = BlockRenderer { source, layout, ..BlockRenderer::default() };
+    let mut renderer = BlockRenderer { source, layout, ..BlockRenderer::default() };
     for (event, range) in parser.into_offset_iter() {
-        reader.handle_event(event, range);
+        renderer.handle_event(event, range);
     }
     for range in definitions {
-        // The address of a reference is worth seeing, for the terminal has no links.
+        // Link definitions are printed, because the terminal does not show the targets of links otherwise.
         let lines = format!("{}\n", source[range.clone()].trim_end());
-        let is_apart = source[..range.start].ends_with("\n\n");
-        reader.blocks.push(RenderedBlock { source_end: range.end, has_blank_line_before: is_apart, lines, growth: BlockGrowth::Closed });
+        let has_blank_line_before = source[..range.start].ends_with("\n\n");
+        renderer.blocks.push(RenderedBlock {
+            source_end: range.end,
+            has_blank_line_before,
+            lines,
+            growth: BlockGrowth::Closed,
+        });
     }
-    reader.blocks.sort_by_key(|part| part.source_end);
-    reader.blocks
+    renderer.blocks.sort_by_key(|block| block.source_end);
+    renderer.blocks
 }
 
 /// Returns a line of a code block.
@@ -79,7 +83,7 @@ pub(super) fn code_line(line: &str, code: &mut Option<CodeHighlighter>, style: S
     format!("{}{text}", style.dim(GUTTER))
 }
 
-/// Returns the line that opens a code block; `info` is what stands behind its mark.
+/// Returns the line that opens a code block with this info string.
 fn code_opening(info: &str, style: Style) -> String {
     style.dim(format!("╷ {info}").trim_end())
 }
@@ -89,12 +93,12 @@ pub(super) fn code_closing(style: Style) -> String {
     style.dim("╵")
 }
 
-/// Returns the colours of a code block, by what stands behind its mark.
-pub(super) fn code_colors(info: &str, style: Style) -> Option<CodeHighlighter> {
+/// Returns the highlighter of a code block with this info string.
+pub(super) fn code_highlighter(info: &str, style: Style) -> Option<CodeHighlighter> {
     CodeHighlighter::for_language(info.split([' ', ',', '{']).next().unwrap_or_default(), style)
 }
 
-/// A block that holds other blocks.
+/// A block that contains other blocks.
 #[derive(Debug)]
 enum BlockContainer {
     Quote { is_mark_printed: bool },
@@ -102,7 +106,7 @@ enum BlockContainer {
     Item { mark: String, is_mark_printed: bool },
 }
 
-/// A code block under way: what stands behind its mark, if it is fenced, and its text.
+/// An open code block. Only a fenced one has an info string.
 struct OpenCodeBlock {
     info: Option<String>,
     text: String,
@@ -114,16 +118,16 @@ struct BlockRenderer<'s> {
     source: &'s str,
     layout: MarkdownLayout,
     containers: Vec<BlockContainer>,
-    /// The text under way: of the block, and of each span within it.
+    /// The text of the open block and of each open span in it.
     spans: Vec<String>,
-    /// The targets of the links under way.
+    /// The targets of the open links.
     targets: Vec<String>,
     code: Option<OpenCodeBlock>,
     rows: Vec<Vec<String>>,
     alignments: Vec<Alignment>,
-    /// How many blocks and spans are under way.
+    /// The number of open blocks and spans.
     depth: usize,
-    /// Where the last block with lines ends.
+    /// The end in the source of the last block with lines.
     last_end: usize,
     block: RenderedBlock,
     blocks: Vec<RenderedBlock>,
@@ -162,7 +166,7 @@ impl BlockRenderer<'_> {
                     *mark = if is_done { "☑ ".to_owned() } else { "☐ ".to_owned() };
                 }
             }
-            // The others are not switched on.
+            // Other events belong to options that are not enabled.
             _ => {}
         }
     }
@@ -180,7 +184,7 @@ impl BlockRenderer<'_> {
             }
             _ => {}
         }
-        // The text of an item without blank lines is no paragraph of its own.
+        // The text of a tight list item has no paragraph that would end it.
         self.end_text(range.start);
         match tag {
             Tag::BlockQuote(_) => self.containers.push(BlockContainer::Quote { is_mark_printed: false }),
@@ -194,7 +198,8 @@ impl BlockRenderer<'_> {
                     CodeBlockKind::Indented => None,
                     CodeBlockKind::Fenced(info) => Some(sanitize_inline(&info)),
                 };
-                let end = self.source[range.clone()].find('\n').map_or(range.end, |at| range.start + at);
+                let end =
+                    self.source[range.clone()].find('\n').map_or(range.end, |offset| range.start + offset);
                 self.code = Some(OpenCodeBlock { info, text: String::new(), end });
             }
             Tag::Table(alignments) => self.alignments = alignments,
@@ -236,32 +241,33 @@ impl BlockRenderer<'_> {
             }
             TagEnd::Table => {
                 let rows = std::mem::take(&mut self.rows);
-                let laid = layout_table(&rows, &self.alignments, self.remaining_columns(), self.layout.style);
+                let lines =
+                    layout_table(&rows, &self.alignments, self.remaining_columns(), self.layout.style);
                 let source = || self.source[range.clone()].lines().map(str::to_owned).collect();
-                self.add_lines(range, &laid.unwrap_or_else(source));
+                self.add_lines(range, &lines.unwrap_or_else(source));
             }
             _ => {}
         }
         self.end_block(range);
     }
 
-    /// Takes down that nothing can be added to an outermost block.
+    /// Marks a top-level block as closed.
     fn close_block(&mut self) {
         if self.containers.is_empty() {
             self.block.growth = BlockGrowth::Closed;
         }
     }
 
-    /// Ends a part, if one ends with the block that ends there.
+    /// Completes the rendered block at the end of a top-level block or list item.
     fn end_block(&mut self, range: &Range<usize>) {
         let is_item = self.depth == 1 && matches!(self.containers[..], [BlockContainer::List]);
         if (self.depth == 0 || is_item) && !self.block.lines.is_empty() {
-            let mut part = std::mem::take(&mut self.block);
-            part.source_end = self.trimmed_end(range.end);
+            let mut block = std::mem::take(&mut self.block);
+            block.source_end = self.trimmed_end(range.end);
             if is_item {
-                part.growth = BlockGrowth::Item;
+                block.growth = BlockGrowth::Item;
             }
-            self.blocks.push(part);
+            self.blocks.push(block);
         }
     }
 
@@ -290,9 +296,9 @@ impl BlockRenderer<'_> {
     fn end_code_block(&mut self, range: &Range<usize>) {
         let Some(OpenCodeBlock { info, text, end }) = self.code.take() else { return };
         let style = self.layout.style;
-        let mut colors = code_colors(info.as_deref().unwrap_or_default(), style);
+        let mut highlighter = code_highlighter(info.as_deref().unwrap_or_default(), style);
         let mut lines: Vec<String> = info.iter().map(|info| code_opening(info, style)).collect();
-        lines.extend(sanitize(&text).lines().map(|line| code_line(line, &mut colors, style)));
+        lines.extend(sanitize(&text).lines().map(|line| code_line(line, &mut highlighter, style)));
         let is_closed = info.is_some() && self.source[end..range.end].contains(['`', '~']);
         if is_closed {
             lines.push(code_closing(style));
@@ -307,7 +313,7 @@ impl BlockRenderer<'_> {
         }
     }
 
-    /// Returns the columns that are left for the lines of a block.
+    /// Returns the columns available to the lines of a block.
     fn remaining_columns(&self) -> usize {
         let lead = self.containers.iter().map(|container| match container {
             BlockContainer::Quote { .. } => width(GUTTER),
@@ -317,34 +323,38 @@ impl BlockRenderer<'_> {
         self.layout.columns.saturating_sub(lead.sum())
     }
 
-    /// Adds the lines of a block that stands in the containers under way.
+    /// Adds the lines of a block in the open containers.
     fn add_lines(&mut self, range: &Range<usize>, lines: &[String]) {
         let gutter = self.layout.style.dim(GUTTER);
-        let is_apart = self.is_preceded_by_blank_line(range);
+        let has_blank_line_before = self.is_preceded_by_blank_line(range);
         let (mut first, mut next, mut between) = (String::new(), String::new(), String::new());
-        let mut is_led_so_far = true;
+        let mut are_outer_marks_printed = true;
         for container in &mut self.containers {
-            let (mark, other, is_led) = match container {
-                BlockContainer::Quote { is_mark_printed: is_led } => (gutter.clone(), gutter.clone(), is_led),
-                BlockContainer::Item { mark, is_mark_printed: is_led } => (mark.clone(), " ".repeat(width(mark)), is_led),
+            let (mark, indent, is_mark_printed) = match container {
+                BlockContainer::Quote { is_mark_printed } => {
+                    (gutter.clone(), gutter.clone(), is_mark_printed)
+                }
+                BlockContainer::Item { mark, is_mark_printed } => {
+                    (mark.clone(), " ".repeat(width(mark)), is_mark_printed)
+                }
                 BlockContainer::List => continue,
             };
-            is_led_so_far &= *is_led;
-            if is_led_so_far {
-                between.push_str(&other);
+            are_outer_marks_printed &= *is_mark_printed;
+            if are_outer_marks_printed {
+                between.push_str(&indent);
             }
-            first.push_str(if *is_led { &other } else { &mark });
-            next.push_str(&other);
-            *is_led = true;
+            first.push_str(if *is_mark_printed { &indent } else { &mark });
+            next.push_str(&indent);
+            *is_mark_printed = true;
         }
         if self.block.lines.is_empty() {
-            self.block.has_blank_line_before = is_apart;
-        } else if is_apart {
+            self.block.has_blank_line_before = has_blank_line_before;
+        } else if has_blank_line_before {
             self.block.lines.push_str(between.trim_end());
             self.block.lines.push('\n');
         }
-        for (at, line) in lines.iter().enumerate() {
-            self.block.lines.push_str(if at == 0 { &first } else { &next });
+        for (index, line) in lines.iter().enumerate() {
+            self.block.lines.push_str(if index == 0 { &first } else { &next });
             self.block.lines.push_str(line);
             self.block.lines.push('\n');
         }
@@ -355,7 +365,7 @@ impl BlockRenderer<'_> {
     fn is_preceded_by_blank_line(&self, range: &Range<usize>) -> bool {
         let text = self.source.get(self.last_end..self.trimmed_end(range.end)).unwrap_or_default();
         let mut lines = text.split('\n').map(|line| line.trim_matches([' ', '>']).is_empty());
-        // The first is the end of the line above.
+        // The first part is the end of the line above.
         lines.next() == Some(true) && lines.next() == Some(true)
     }
 
@@ -363,7 +373,7 @@ impl BlockRenderer<'_> {
         self.source[..end].trim_end().len()
     }
 
-    /// Returns the mark of an item that begins there.
+    /// Returns the mark of the item that starts there.
     fn item_mark(&self, start: usize) -> String {
         let text = &self.source[start..];
         match text.find(|c: char| !c.is_ascii_digit()) {
@@ -375,13 +385,13 @@ impl BlockRenderer<'_> {
 
 fn render_link(style: Style, text: String, target: &str) -> String {
     match text.as_str() {
-        same if same == target || target.is_empty() => style.code(text),
+        label if label == target || target.is_empty() => style.code(text),
         "" => style.dim(format!("({target})")),
         _ => format!("{text} {}", style.dim(format!("({target})"))),
     }
 }
 
-/// Returns text of a document as it can be shown within a line.
+/// Returns the text sanitized and on one line.
 fn sanitize_inline(text: &str) -> String {
     sanitize(text).replace('\n', " ")
 }

@@ -1,4 +1,4 @@
-//! A table of a Markdown text, laid out for the screen: columns give way to each other, and cells wrap.
+//! Lays out a Markdown table for the screen: wide columns shrink and their cells wrap.
 
 use pulldown_cmark::Alignment;
 
@@ -10,7 +10,7 @@ const GAP: &str = " │ ";
 /// The narrowest column.
 const COLUMN_MIN: usize = 4;
 
-/// Returns the lines of a table, the first row of which is its head; `None` where the screen is too narrow for it.
+/// Returns the lines of a table whose first row is its header; `None` if the screen is too narrow.
 pub(super) fn layout_table(
     rows: &[Vec<String>],
     alignments: &[Alignment],
@@ -24,8 +24,8 @@ pub(super) fn layout_table(
     }
     let widths = fit_widths(rows, count, columns - gaps);
     let mut out = Vec::new();
-    for (at, row) in rows.iter().enumerate() {
-        if at == 0 {
+    for (index, row) in rows.iter().enumerate() {
+        if index == 0 {
             let head: Vec<String> = row.iter().map(|cell| style.bold(cell)).collect();
             out.extend(layout_row(&head, &widths, alignments, style));
             let dashes: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
@@ -37,10 +37,10 @@ pub(super) fn layout_table(
     Some(out)
 }
 
-/// Returns the widths of the columns: as wide as their cells, and the widest give way until all fit.
+/// Returns the widths of the columns: those of their cells, with the widest reduced until all fit.
 fn fit_widths(rows: &[Vec<String>], count: usize, columns: usize) -> Vec<usize> {
-    let widest = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell)).max();
-    let mut widths: Vec<usize> = (0..count).map(|at| widest(at).unwrap_or(0).max(1)).collect();
+    let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();
+    let mut widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or(0).max(1)).collect();
     while widths.iter().sum::<usize>() > columns {
         let Some(widest) = widths.iter_mut().max() else { break };
         *widest -= 1;
@@ -52,8 +52,8 @@ fn layout_row(row: &[String], widths: &[usize], alignments: &[Alignment], style:
     let wrapped: Vec<Vec<String>> = widths
         .iter()
         .enumerate()
-        .map(|(at, width)| {
-            let cell = row.get(at).map(String::as_str).unwrap_or_default();
+        .map(|(column, width)| {
+            let cell = row.get(column).map(String::as_str).unwrap_or_default();
             close_styles_per_line(wrap(cell, *width, "", "").lines())
         })
         .collect();
@@ -65,9 +65,9 @@ fn layout_row(row: &[String], widths: &[usize], alignments: &[Alignment], style:
                 .iter()
                 .zip(widths)
                 .enumerate()
-                .map(|(at, (cell, columns))| {
+                .map(|(column, (cell, columns))| {
                     let text = cell.get(line).map(String::as_str).unwrap_or_default();
-                    match alignments.get(at) {
+                    match alignments.get(column) {
                         Some(Alignment::Right) => {
                             format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
                         }
@@ -84,8 +84,8 @@ fn layout_row(row: &[String], widths: &[usize], alignments: &[Alignment], style:
 
 #[cfg(test)]
 mod tests {
-    use crate::screen::{Audience, CursorMode, Screen};
     use crate::render::markdown::MarkdownRenderer;
+    use crate::screen::{Audience, CursorMode, Screen};
     use crate::text::style::Style;
     use crate::text::wrap::width;
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_laid_out_and_its_cells_wrap_where_it_is_too_wide() {
+    fn the_cells_of_a_wide_table_wrap() {
         check(
             "| a | number |\n|---|------:|\n| `x\\|y` | 1 |\n| **b** | 22 |",
             40,
@@ -116,28 +116,28 @@ mod tests {
 
     #[test]
     fn emphasis_stays_in_its_cell() {
-        let laid = layout_lines("|k|text|\n|-|-|\n|1|**one twofold** three|", 11, Style::Color);
-        assert_eq!(laid[2], "1\u{1b}[2m │ \u{1b}[22m\u{1b}[1mone\u{1b}[22m");
-        assert_eq!(laid[3], " \u{1b}[2m │ \u{1b}[22m\u{1b}[1mtwofold\u{1b}[22m");
+        let lines = layout_lines("|k|text|\n|-|-|\n|1|**one twofold** three|", 11, Style::Color);
+        assert_eq!(lines[2], "1\u{1b}[2m │ \u{1b}[22m\u{1b}[1mone\u{1b}[22m");
+        assert_eq!(lines[3], " \u{1b}[2m │ \u{1b}[22m\u{1b}[1mtwofold\u{1b}[22m");
     }
 
     #[test]
-    fn what_is_no_table_stays_as_it_is() {
+    fn rows_without_a_header_rule_are_plain_text() {
         check("| a | b |", 40, &["| a | b |"]);
         check("|a|b|\n|c|d|", 40, &["|a|b|", "|c|d|"]);
     }
 
     #[test]
-    fn a_table_in_a_list_is_laid_out_below_its_item() {
+    fn a_table_in_a_list_is_indented() {
         check("- x\n\n  |a|b|\n  |-|-|\n  |1|2|\n", 40, &["• x", "", "  a │ b", "  ──┼──", "  1 │ 2"]);
     }
 
     #[test]
-    fn every_line_fits_whatever_the_cells_hold() {
+    fn every_line_fits_for_any_cells() {
         let row = format!("| {} | {} | x |", "漢字".repeat(40), "w".repeat(90));
         for columns in [40, 60, 100] {
-            let laid = layout_lines(&format!("|a|b|c|\n|-|-|-|\n{row}"), columns, Style::Color);
-            assert!(laid.iter().all(|line| width(line) <= columns), "{columns}: {laid:#?}");
+            let lines = layout_lines(&format!("|a|b|c|\n|-|-|-|\n{row}"), columns, Style::Color);
+            assert!(lines.iter().all(|line| width(line) <= columns), "{columns}: {lines:#?}");
         }
     }
 }

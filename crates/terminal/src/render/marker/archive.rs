@@ -1,56 +1,61 @@
-//! The card of turns that went to memory: how many, which, why, and by whom the summary is that stands for them; opened,
-//! the summary too. What went there, and what came back since, is decided elsewhere.
+//! Renders messages that were moved to memory as a card: their number and range, the cause, the author of the summary, and
+//! the summary if the card is expanded.
 
 use agent::ArchiveMarker;
 use jiff::Timestamp;
 use protocol::{ArchiveReason, Seq};
 
-use super::{CardFold, fill_lines, plain_seq_range, format_seq_range, plain_writer_name, summary_lines, writer_name};
+use super::{
+    CardFold, fill_lines, format_seq_range, plain_seq_range, plain_writer_name, summary_lines, writer_name,
+};
 use crate::screen::Screen;
 use crate::text::timestamp::format_minute;
 use crate::text::wrap::wrap;
 
-/// Returns the lines of the card, as those of a compaction are made; `seq` is the marker's own place.
+/// Returns the lines of the card, none wider than the screen. `seq` and `marked_at` are the marker's own.
 pub fn archive_card(
     screen: &Screen,
     marker: &ArchiveMarker,
     seq: Seq,
-    at: Timestamp,
+    marked_at: Timestamp,
     fold: CardFold,
 ) -> Vec<String> {
-    let counted = match marker.turn_count {
+    let count = match marker.turn_count {
         1 => "1 message moved to memory".to_owned(),
         count => format!("{count} messages moved to memory"),
     };
     let mut lines: Vec<String> = match screen.is_plain() {
         true => {
-            let why = match marker.reason {
+            let cause = match marker.reason {
                 ArchiveReason::Budget => "because the thread was over its budget",
                 ArchiveReason::Request => "on request",
                 ArchiveReason::Compaction => "after a compaction",
             };
             let text = format!(
-                "Marker {seq}, {}: {counted}, {}, {why}; summary by {}.",
-                format_minute(at),
+                "Marker {seq}, {}: {count}, {}, {cause}; summary by {}.",
+                format_minute(marked_at),
                 plain_seq_range(marker.first_seq, marker.last_seq),
                 plain_writer_name(&marker.model)
             );
             wrap(&text, screen.text_columns(), "", "   ").lines().map(str::to_owned).collect()
         }
         false => {
-            let why = match marker.reason {
-                ArchiveReason::Budget => "over the budget",
+            let cause = match marker.reason {
+                ArchiveReason::Budget => "over budget",
                 ArchiveReason::Request => "on request",
-                ArchiveReason::Compaction => "compacted before",
+                ArchiveReason::Compaction => "after a compaction",
             };
             let parts = [
-                counted,
+                count,
                 format_seq_range(marker.first_seq, marker.last_seq),
-                why.to_owned(),
+                cause.to_owned(),
                 writer_name(&marker.model),
-                format!("marker #{seq} {}", format_minute(at)),
+                format!("marker #{seq} {}", format_minute(marked_at)),
             ];
-            fill_lines(&parts, screen.text_columns()).into_iter().map(|line| screen.style.warn(line)).collect()
+            fill_lines(&parts, screen.text_columns())
+                .into_iter()
+                .map(|line| screen.style.warn(line))
+                .collect()
         }
     };
     if fold == CardFold::Open {
@@ -77,16 +82,16 @@ mod tests {
             summary_id: "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b".parse().unwrap(),
         };
         let screen = Screen { style: Style::Plain, columns, audience, cursor: CursorMode::Fixed };
-        let at = "2026-11-21T10:02:59Z".parse().unwrap();
-        let text = archive_card(&screen, &marker, 71, at, fold).join("\n");
+        let marked_at = "2026-11-21T10:02:59Z".parse().unwrap();
+        let text = archive_card(&screen, &marker, 71, marked_at, fold).join("\n");
         assert!(text.lines().all(|line| width(line) <= columns) && !text.contains('\u{1b}'), "{text}");
         text
     }
 
     #[test]
-    fn c5_the_card_of_turns_that_went_to_memory_at_60_and_at_100_columns() {
+    fn c5_the_card_of_archived_messages_at_60_and_at_100_columns() {
         let cards = [60, 100].map(|columns| render_card(Audience::Program, columns, CardFold::Open));
-        let spoken = render_card(Audience::Person, 60, CardFold::Open);
-        insta::assert_snapshot!(format!("{}\n\n{spoken}", cards.join("\n\n")));
+        let plain = render_card(Audience::Person, 60, CardFold::Open);
+        insta::assert_snapshot!(format!("{}\n\n{plain}", cards.join("\n\n")));
     }
 }

@@ -1,4 +1,4 @@
-//! The tool calls of a turn: what runs, the last of what it printed, and the line that stays once its result is stored.
+//! The tool calls of a turn: the running calls with the end of their output, and the line of each call whose result is stored.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,72 +8,77 @@ use protocol::message::joined_text;
 use protocol::{ToolMessage, ToolStatus};
 use serde_json::Value;
 
-use crate::screen::Screen;
 use crate::render::tool_calls::{detail_lines, format_duration, outcome_text, title};
-use crate::text::sanitize::{sanitize_line, sanitize};
+use crate::screen::Screen;
+use crate::text::sanitize::{sanitize, sanitize_line};
 use crate::text::wrap::{shorten, width};
 
-/// Lines of its output that are shown of a running call.
+/// The output lines that are shown of a running call.
 const FOLDED_LINES: usize = 4;
-/// Lines that are shown when a person asked for more.
+/// The output lines that are shown of a running call after Ctrl-O.
 const UNFOLDED_LINES: usize = 24;
-/// Bytes of a line of output that are kept; it may never end.
+/// The most bytes of an output line that are kept. A line may never end.
 const LINE_BYTES_MAX: usize = 4_096;
 
-/// The tool with which the agent asks for a handoff.
+/// The tool with which the agent requests a handoff.
 const REQUEST_HANDOFF: &str = "request_handoff";
 
-/// The calls under way.
+/// The view of a turn's tool calls.
 #[derive(Debug, Default)]
 pub(super) struct ToolCallsView {
     running: Vec<RunningCall>,
-    /// Calls whose results are still to be shown, in order; one that is declined never runs.
+    /// The ids and arguments of the calls whose results are not shown yet, in order. A rejected call is among them but never runs.
     pending_calls: VecDeque<(String, Value)>,
-    /// Results that came before those of earlier calls.
+    /// Results that arrived before those of earlier calls.
     early_results: Vec<ToolMessage>,
-    /// Calls that a person answered in the tool's place.
+    /// The ids of the calls for which a person gave the result.
     answered_by_user: HashSet<String>,
     /// True if the person declined the handoff that a call requested.
     is_handoff_declined: bool,
-    /// Why calls may come to no result of their own.
+    /// The reason why running calls may end without a result.
     stop_reason: CallStopReason,
+    /// True if more of the output is shown.
     is_unfolded: bool,
 }
 
-/// The reason why the run is about to pause.
+/// The reason why the run stops.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum CallStopReason {
-    /// Nothing is known of it.
+    /// No reason is known.
     #[default]
     None,
-    /// A person stops it.
+    /// A person stops the run.
     Cancelled,
-    /// It asks a person.
+    /// The run asks a person.
     Interrupted,
 }
 
-/// How a call's line begins.
+/// The mark at the beginning of a call's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallMark {
     Done,
     Failed,
+    /// A person gave the result, or declined the handoff.
     Answered,
     Stopped,
     AwaitsDecision,
 }
 
+/// A call that is running, or has ended and has no stored result yet.
 #[derive(Debug)]
 struct RunningCall {
     call_id: String,
     name: String,
     args: Value,
     started: Instant,
+    /// The duration of the call, once it has ended.
     duration: Option<Duration>,
-    /// The last lines of its output; the last one may go on.
+    /// The last lines of the output. The last line may be incomplete.
     output: VecDeque<String>,
 }
 
 impl ToolCallsView {
+    /// Records the start of a call.
     pub(super) fn start_call(&mut self, call_id: &str, name: &str, args: &Value) {
         self.running.push(RunningCall {
             call_id: call_id.to_owned(),
@@ -85,38 +90,39 @@ impl ToolCallsView {
         });
     }
 
-    /// Takes the calls whose results are to come, in order.
+    /// Sets the calls whose results are expected, in order.
     pub(super) fn expect_calls(&mut self, calls: Vec<(String, Value)>) {
         self.pending_calls = calls.into();
     }
 
-    /// Takes down that a person answered in the place of the tool.
+    /// Records that a person gave the result of a call.
     pub(super) fn mark_answered(&mut self, call_id: &str) {
         self.answered_by_user.insert(call_id.to_owned());
     }
 
-    /// Notes that the person declined the handoff, whose call gets a result next.
+    /// Records that the person declined a handoff. The next result is that of its call.
     pub(super) fn mark_handoff_declined(&mut self) {
         self.is_handoff_declined = true;
     }
 
-    /// Takes down that a person stops the run.
+    /// Records that a person stops the run.
     pub(super) fn mark_cancelled(&mut self) {
         self.stop_reason = CallStopReason::Cancelled;
     }
 
-    /// Takes down that the run asks a person, unless it is stopped.
+    /// Records that the run asks a person, unless a person stops it.
     pub(super) fn mark_interrupted(&mut self) {
         if self.stop_reason == CallStopReason::None {
             self.stop_reason = CallStopReason::Interrupted;
         }
     }
 
-    /// Returns the calls whose results have not come.
+    /// Removes and returns the calls without a result.
     pub(super) fn take_pending_calls(&mut self) -> Vec<(String, Value)> {
         std::mem::take(&mut self.pending_calls).into()
     }
 
+    /// Appends to the output of a running call. Only the last lines, and of each line the beginning, are kept.
     pub(super) fn append_output(&mut self, call_id: &str, text: &str) {
         let Some(call) = self.running.iter_mut().find(|call| call.call_id == call_id) else { return };
         for part in text.split_inclusive('\n') {
@@ -134,28 +140,29 @@ impl ToolCallsView {
         }
     }
 
-    /// Shows what the sub-agent of a call does as the call's output.
-    pub(super) fn append_subagent_frame(&mut self, within: &SubagentFrame) {
-        if let Frame::ToolStarted { name, args, .. } = &*within.frame {
-            self.append_output(&within.call_id, &format!("⏺ {}\n", title(name, args)));
-        } else if let Frame::Notice { text } | Frame::AttemptFailed { text } = &*within.frame {
-            self.append_output(&within.call_id, &format!("{text}\n"));
+    /// Appends the tool calls and notices of a sub-agent to the output of the call that started it.
+    pub(super) fn append_subagent_frame(&mut self, subagent: &SubagentFrame) {
+        if let Frame::ToolStarted { name, args, .. } = &*subagent.frame {
+            self.append_output(&subagent.call_id, &format!("⏺ {}\n", title(name, args)));
+        } else if let Frame::Notice { text } | Frame::AttemptFailed { text } = &*subagent.frame {
+            self.append_output(&subagent.call_id, &format!("{text}\n"));
         }
     }
 
+    /// Records the end of a call.
     pub(super) fn end_call(&mut self, call_id: &str) {
         if let Some(call) = self.running.iter_mut().find(|call| call.call_id == call_id) {
             call.duration = Some(call.started.elapsed());
         }
     }
 
-    /// Shows more of what running calls print, or less again.
+    /// Shows more of the output of running calls, or less again.
     pub(super) fn toggle_unfold(&mut self) {
         self.is_unfolded = !self.is_unfolded;
     }
 
-    /// Takes a stored result and returns the lines that stay of it. Results stand in the order of their calls: one that
-    /// comes before those of earlier calls waits for them.
+    /// Returns the lines of a stored result. Results are printed in the order of their calls, so a result that arrives before those
+    /// of earlier calls is kept until these are printed.
     pub(super) fn render_result(&mut self, screen: &Screen, result: ToolMessage) -> String {
         if !self.pending_calls.iter().any(|(call_id, _)| *call_id == result.call_id) {
             return self.result_lines(screen, &result, &Value::Null);
@@ -163,86 +170,93 @@ impl ToolCallsView {
         self.early_results.push(result);
         let mut lines = String::new();
         while let Some((call_id, _)) = self.pending_calls.front()
-            && let Some(at) = self.early_results.iter().position(|result| result.call_id == *call_id)
+            && let Some(index) = self.early_results.iter().position(|result| result.call_id == *call_id)
         {
-            let result = self.early_results.remove(at);
+            let result = self.early_results.remove(index);
             let args = self.pending_calls.pop_front().map_or(Value::Null, |(_, args)| args);
             lines.push_str(&self.result_lines(screen, &result, &args));
         }
         lines
     }
 
-    /// Returns the lines of a result; `asked` are the arguments of a call that never ran.
-    fn result_lines(&mut self, screen: &Screen, result: &ToolMessage, asked: &Value) -> String {
-        let at = self.running.iter().position(|call| call.call_id == result.call_id);
-        let call = at.map(|at| self.running.remove(at));
-        let (name, args, took) = match &call {
+    /// Returns the lines of a result. `requested_args` are the arguments if the call never ran.
+    fn result_lines(&mut self, screen: &Screen, result: &ToolMessage, requested_args: &Value) -> String {
+        let index = self.running.iter().position(|call| call.call_id == result.call_id);
+        let call = index.map(|index| self.running.remove(index));
+        let (name, args, duration) = match &call {
             Some(call) => (call.name.as_str(), &call.args, call.duration),
-            None => (result.name.as_deref().unwrap_or("tool"), asked, None),
+            None => (result.name.as_deref().unwrap_or("tool"), requested_args, None),
         };
         let text = joined_text(&result.content);
         let is_answered = self.answered_by_user.remove(&result.call_id);
         let (mark, outcome) = match result.status {
-            ToolStatus::Success if is_answered => (CallMark::Answered, "answered instead".to_owned()),
-            ToolStatus::Error if self.stop_reason == CallStopReason::Cancelled => (CallMark::Stopped, "stopped".to_owned()),
-            // The person's own answer is no failure.
+            ToolStatus::Success if is_answered => (CallMark::Answered, "answered by you".to_owned()),
+            ToolStatus::Error if self.stop_reason == CallStopReason::Cancelled => {
+                (CallMark::Stopped, "stopped".to_owned())
+            }
+            // A handoff that the person declined is no failure.
             ToolStatus::Error if name == REQUEST_HANDOFF && self.is_handoff_declined => {
                 self.is_handoff_declined = false;
                 (CallMark::Answered, "declined".to_owned())
             }
-            ToolStatus::Success => (CallMark::Done, outcome_text(result.status, &text, took)),
-            ToolStatus::Error => (CallMark::Failed, outcome_text(result.status, &text, took)),
+            ToolStatus::Success => (CallMark::Done, outcome_text(result.status, &text, duration)),
+            ToolStatus::Error => (CallMark::Failed, outcome_text(result.status, &text, duration)),
         };
         let mut lines = call_line(screen, mark, &title(name, args), &outcome);
         if mark == CallMark::Done {
-            for below in detail_lines(screen, name, args) {
-                lines.push_str(&format!("  {below}\n"));
+            for line in detail_lines(screen, name, args) {
+                lines.push_str(&format!("  {line}\n"));
             }
         }
         lines
     }
 
-    /// Returns the lines of results that came early, and of calls that began and never got one.
+    /// Returns the lines of early results, and of calls that have started but got no result.
     pub(super) fn unfinished_lines(&mut self, screen: &Screen) -> String {
         let mut lines = String::new();
         for result in std::mem::take(&mut self.early_results) {
-            let at = self.pending_calls.iter().position(|(call_id, _)| *call_id == result.call_id);
-            let args = at.and_then(|at| self.pending_calls.remove(at)).map_or(Value::Null, |(_, args)| args);
+            let index = self.pending_calls.iter().position(|(call_id, _)| *call_id == result.call_id);
+            let call = index.and_then(|index| self.pending_calls.remove(index));
+            let args = call.map_or(Value::Null, |(_, args)| args);
             lines.push_str(&self.result_lines(screen, &result, &args));
         }
         for call in std::mem::take(&mut self.running) {
-            let (mark, what) = match self.stop_reason {
+            let (mark, outcome) = match self.stop_reason {
                 CallStopReason::None => (CallMark::Failed, "no result"),
                 CallStopReason::Cancelled => (CallMark::Stopped, "stopped"),
-                CallStopReason::Interrupted => (CallMark::AwaitsDecision, "waits for a decision"),
+                CallStopReason::Interrupted => (CallMark::AwaitsDecision, "needs a decision"),
             };
-            lines.push_str(&call_line(screen, mark, &title(&call.name, &call.args), what));
+            lines.push_str(&call_line(screen, mark, &title(&call.name, &call.args), outcome));
         }
         lines
     }
 
-    /// Returns the rows of what runs.
+    /// Returns the live rows of the running calls.
     pub(super) fn running_rows(&self, screen: &Screen) -> Vec<String> {
         let columns = screen.columns.saturating_sub(1);
         let lines_max = if self.is_unfolded { UNFOLDED_LINES } else { FOLDED_LINES };
         let mut rows = Vec::new();
         for call in &self.running {
             let (mark, time) = match call.duration {
-                Some(took) => ("✓", took),
+                Some(duration) => ("✓", duration),
                 None => ("⏺", call.started.elapsed()),
             };
-            let time = if time.as_secs() > 0 { format!(" · {}", format_duration(time)) } else { String::new() };
+            let time =
+                if time.as_secs() > 0 { format!(" · {}", format_duration(time)) } else { String::new() };
             let title = title(&call.name, &call.args);
             rows.push(format!("{mark} {}{time}", shorten(&title, columns.saturating_sub(2 + time.len()))));
             let lines: Vec<&String> = call.output.iter().filter(|line| !line.trim().is_empty()).collect();
             for line in &lines[lines.len().saturating_sub(lines_max)..] {
-                rows.push(screen.style.dim(format!("  {}", shorten(&sanitize(line), columns.saturating_sub(2)))));
+                rows.push(
+                    screen.style.dim(format!("  {}", shorten(&sanitize(line), columns.saturating_sub(2)))),
+                );
             }
         }
         rows
     }
 }
 
+/// Returns the line of a call: its mark, title and outcome.
 fn call_line(screen: &Screen, mark: CallMark, title: &str, outcome: &str) -> String {
     let style = screen.style;
     let mark = match mark {
@@ -252,11 +266,11 @@ fn call_line(screen: &Screen, mark: CallMark, title: &str, outcome: &str) -> Str
         CallMark::Stopped => style.warn("■"),
         CallMark::AwaitsDecision => style.warn("?"),
     };
-    // Where both do not fit, each gets half, and what one leaves goes to the other.
-    let room = screen.columns.saturating_sub(6);
-    let title_room = room.saturating_sub(width(outcome)).max(room / 2);
-    let title = shorten(title, title_room);
-    let outcome = shorten(outcome, room.saturating_sub(width(&title)));
+    // If the title and the outcome do not fit together, each gets half of the line, plus the columns that the other does not need.
+    let available = screen.columns.saturating_sub(6);
+    let title_columns = available.saturating_sub(width(outcome)).max(available / 2);
+    let title = shorten(title, title_columns);
+    let outcome = shorten(outcome, available.saturating_sub(width(&title)));
     format!("{mark} {} {}\n", sanitize_line(&title), style.dim(format!("· {outcome}")))
 }
 
@@ -273,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_of_a_running_call_are_shown_and_then_folded() {
+    fn the_last_output_lines_of_a_running_call_are_shown() {
         let mut calls = ToolCallsView::default();
         calls.start_call("c1", "execute", &json!({"command": "make"}));
         for number in 0..100 {
@@ -302,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn results_stand_in_the_order_of_their_calls_whichever_comes_first() {
+    fn results_are_printed_in_the_order_of_their_calls() {
         let args = |path: &str| json!({"path": path});
         let result = |call_id: &str| ToolMessage {
             id: None,
@@ -326,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_no_more_than_what_happened() {
+    fn a_call_that_was_answered_stopped_or_interrupted_is_shown_as_such() {
         let result = |status| ToolMessage {
             id: None,
             call_id: "c1".to_owned(),
@@ -334,25 +348,25 @@ mod tests {
             content: vec![protocol::ContentBlock::text("words\n")],
             status,
         };
-        let begun = || {
+        let start_call = || {
             let mut calls = ToolCallsView::default();
             calls.start_call("c1", "task", &json!({"description": "look"}));
             calls
         };
-        let mut calls = begun();
+        let mut calls = start_call();
         calls.mark_answered("c1");
         let line = calls.render_result(&test_screen(), result(ToolStatus::Success));
-        assert_eq!(line, "↩ task look · answered instead\n");
-        let mut calls = begun();
+        assert_eq!(line, "↩ task look · answered by you\n");
+        let mut calls = start_call();
         calls.mark_cancelled();
         assert_eq!(calls.render_result(&test_screen(), result(ToolStatus::Error)), "■ task look · stopped\n");
-        let mut calls = begun();
+        let mut calls = start_call();
         calls.mark_interrupted();
-        assert_eq!(calls.unfinished_lines(&test_screen()), "? task look · waits for a decision\n");
+        assert_eq!(calls.unfinished_lines(&test_screen()), "? task look · needs a decision\n");
     }
 
     #[test]
-    fn a_call_without_a_result_is_told_as_such() {
+    fn a_call_without_a_result_is_shown_as_such() {
         let mut calls = ToolCallsView::default();
         calls.start_call("c1", "execute", &json!({"command": "x".repeat(100)}));
         let line = calls.unfinished_lines(&test_screen());

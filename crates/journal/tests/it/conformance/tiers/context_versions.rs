@@ -91,7 +91,10 @@ pub async fn f6_a_plan_of_another_context_is_refused(store: SharedStore) {
         }
         let before = turn_indexes(&*store).await;
         let refused = commit(&*store, vec![Write::SummarizeTurns(plan.clone())]).await.unwrap_err();
-        assert!(matches!(refused, Error::Conflict { what: "message range of summary", .. }), "{what}: {refused:?}");
+        assert!(
+            matches!(refused, Error::Conflict { what: "message range of summary", .. }),
+            "{what}: {refused:?}"
+        );
         assert_eq!(turn_indexes(&*store).await, before, "{what}");
         for thread_id in [thread_id, beside] {
             commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();

@@ -88,7 +88,10 @@ pub async fn f6_what_differs_from_its_window_archives_nothing(store: SharedStore
     ];
     for case in cases {
         let refused = commit(&*store, vec![Write::SummarizeTurns(case.clone())]).await.unwrap_err();
-        assert!(matches!(refused, Error::Conflict { what: "message range of summary", .. }), "{refused:?}: {case:?}");
+        assert!(
+            matches!(refused, Error::Conflict { what: "message range of summary", .. }),
+            "{refused:?}: {case:?}"
+        );
     }
     let empty =
         commit(&*store, vec![Write::SummarizeTurns(TurnSummarization { turns: 0, ..window.clone() })]).await;

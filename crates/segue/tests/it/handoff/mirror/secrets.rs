@@ -82,7 +82,7 @@ fn m16_a_planted_key_reaches_no_trace_log_metric_hook_memory_or_mirror() {
         run(&["run", "-t", "last", "-p", &text]);
     };
     (0..6).for_each(step);
-    assert!(run(&["compact", "last"]).contains("ondensed"));
+    assert!(run(&["compact", "last"]).contains(" messages compacted"));
     fs::write(&config, settings + "[memory]\nshort_term_tokens = 1200\nmodel = \"anthropic/small\"\n")
         .unwrap();
     (6..12).for_each(step);

@@ -125,7 +125,7 @@ fn a_broken_edit_is_told_by_its_line_and_opened_again_with_the_persons_text() {
         &mut sandbox,
         &format!(
             "if [ ! -e {log} ]; then sed -i 's/### Next steps/### Tomorrow/' \"$1\"; grep -n '^### Tomorrow' \"$1\" > {log}\n\
-             else grep -n '^### Tomorrow' \"$1\" > {log}.again; grep -c 'not taken: ' \"$1\" >> {log}.again; \
+             else grep -n '^### Tomorrow' \"$1\" > {log}.again; grep -c 'The text was refused: ' \"$1\" >> {log}.again; \
              sed -i 's/### Tomorrow/### Next steps/; s/Do the same/Do just the same/' \"$1\"; fi"
         ),
     );
@@ -228,7 +228,7 @@ fn in_plain_mode_an_empty_line_keeps_a_field_and_a_dash_removes_it() {
     let terminal = PtyTerminal::start(&sandbox, 80, &["--plain", "handoff", &sandbox.write_session()]);
     for (asked, line) in [
         ("Choose a key, Enter for none>", "e"),
-        ("Title is: Mend the retry test", ""),
+        ("Title: Mend the retry test", ""),
         ("TL;DR, Enter keeps it>", "All is said."),
         ("Objective, Enter keeps it>", ""),
         ("Decisions, Enter keeps it>", "-"),

@@ -130,7 +130,7 @@ fn m9_a_compaction_is_taken_back_once() {
     let undone = sandbox.json(&["uncompact", "last", "--json"]);
     assert_eq!((&undone["marker_seq"], &undone["replaced_count"]), (&marker["seq"], &json!(20)));
     let told = sandbox.run(&["history", "last", "--markers"]).stdout;
-    assert!(told.contains("20 messages compacted, and undone"), "{told}");
+    assert!(told.contains("20 messages compacted, then undone"), "{told}");
     assert!(told.contains(&format!("── undone: the compaction of #{}", marker["seq"])), "{told}");
     sandbox.run(&["uncompact", "last"]).assert_error(2, "nothing is compacted in it");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
@@ -348,9 +348,13 @@ fn b18_context_tells_each_part_and_when_it_is_due() {
     assert!(after["tokens"].as_u64() < before["tokens"].as_u64(), "{before} {after}");
     assert_eq!(after["condensed"]["last_seq"], 20);
     let told: ProgramOutput = sandbox.run(&["context", "last"]);
-    for part in
-        ["messages", "summary", "free", "Everything up to #20 is compacted", "It will be compacted at "]
-    {
+    for part in [
+        "messages",
+        "summary",
+        "free",
+        "Everything up to #20 is compacted",
+        "The thread will be compacted at ",
+    ] {
         assert!(told.stdout.contains(part), "{part}: {told:?}");
     }
 }

@@ -236,7 +236,7 @@ fn f6_a_run_tells_where_the_extract_stood_in_for_the_model() {
     let told: Vec<_> = (0..4).map(|_| sandbox.run(&["run", "-c", "-p", "and now?"])).collect();
     assert!(told.iter().all(|told| (told.code, told.stdout.as_str()) == (0, "Going on.\n")), "{told:?}");
     assert!(told[0].stderr.contains("it is tried again later"), "{told:?}");
-    assert!(told[3].stderr.contains("summarized into memory by the offline summary"), "{told:?}");
+    assert!(told[3].stderr.contains("moved to memory and summarized by the offline summary"), "{told:?}");
 }
 
 #[test]

@@ -99,7 +99,8 @@ pub(crate) fn summarized_text(summarized: &[SummarizedTurns]) -> Option<String> 
     let secrets = redaction_text(summarized.iter().map(|entry| entry.withheld).sum());
     let secrets = secrets.map(|text| format!(" {text}")).unwrap_or_default();
     let writer = writer_text(models);
-    let text = format!("{} summarized into memory by {writer}.{secrets}", format_count(messages, "message"));
+    let text =
+        format!("{} moved to memory and summarized by {writer}.{secrets}", format_count(messages, "message"));
     (messages > 0).then_some(text)
 }
 

@@ -80,7 +80,7 @@ fn an_answer_in_the_place_of_the_tool_is_its_result() {
     terminal.wait_for("Result to use instead of the call");
     terminal.press_keys("it is there already\r");
     let screen = wait_for_continuation(&terminal);
-    assert!(screen.contains("↩ execute touch made.txt · answered instead"), "{screen}");
+    assert!(screen.contains("↩ execute touch made.txt · answered by you"), "{screen}");
     assert!(sent_messages(&server).contains("it is there already"), "{}", sent_messages(&server));
     terminal.press_keys("\x04");
     terminal.end();

@@ -82,7 +82,7 @@ fn c6_c7_an_opened_card_is_counted_led_and_ended_where_it_is_read_out() {
     terminal.wait_for("segue> ");
     terminal.press_keys("/history --expand\n");
     let screen = terminal.wait_for("Earlier: /history --expand --before 22");
-    let (_, card) = screen.rsplit_once("Its summary, ").unwrap();
+    let (_, card) = screen.rsplit_once("Summary, ").unwrap();
     let (card, _) = card.split_once("End of the summary.").unwrap();
     let (count, lines) = card.split_once(" lines:").unwrap();
     let lines: Vec<&str> = lines.trim_start_matches([' ', '\r']).trim_start_matches('\n').lines().collect();

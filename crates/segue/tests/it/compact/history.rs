@@ -156,7 +156,7 @@ fn c7_a_card_that_is_opened_in_plain_mode_is_told_with_its_end() {
     let at = |line: &str| {
         lines.iter().position(|other| other.starts_with(line)).unwrap_or_else(|| panic!("{line}: {screen}"))
     };
-    let (head, summary, end) = (at("Marker "), at("Its summary, "), at("End of the summary."));
+    let (head, summary, end) = (at("Marker "), at("Summary, "), at("End of the summary."));
     assert!(head < summary && summary < end, "{screen}");
     assert!(lines[summary + 1..end].iter().all(|line| line.is_empty() || line.starts_with("  ")), "{screen}");
     assert!(lines[summary..end].iter().any(|line| line.contains(GOAL)), "{screen}");
@@ -176,7 +176,7 @@ fn m9_an_undoing_that_was_itself_taken_back_undoes_nothing() {
         page["entries"].as_array().unwrap().iter().map(|entry| entry.get("superseded")).collect();
     assert_eq!(flags, [None, Some(&json!(true))], "{page}");
     let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
-    assert!(told.contains("20 messages compacted · ") && !told.contains(", and undone"), "{told}");
+    assert!(told.contains("20 messages compacted · ") && !told.contains(", then undone"), "{told}");
     let undone = format!("── undone: the compaction of #{marker}\n   hidden: ");
     assert!(told.contains(&undone), "{told}");
     let opened =
@@ -186,7 +186,7 @@ fn m9_an_undoing_that_was_itself_taken_back_undoes_nothing() {
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "24"]).code, 0);
     assert_eq!(sandbox.json(&["context", "last", "--json"])["condensed"], json!(null));
     let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
-    assert!(told.contains("20 messages compacted, and undone · "), "{told}");
+    assert!(told.contains("20 messages compacted, then undone · "), "{told}");
     let opened =
         sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
     assert!(!opened.contains("compacted in #"), "{opened}");

@@ -69,10 +69,10 @@ fn c5_a_card_of_a_turn_that_condensed_by_itself_is_the_same_after_a_reload() {
     terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let told = sandbox.run(&["history", "last", "--markers"]).stdout;
-    let taken_back = card_lines(&told, "── 22 messages compacted, and undone");
+    let taken_back = card_lines(&told, "── 22 messages compacted, then undone");
     // Where its lines are broken is another matter.
     assert_eq!(
-        taken_back.concat().replace(", and undone", "").replace([' ', '·'], ""),
+        taken_back.concat().replace(", then undone", "").replace([' ', '·'], ""),
         live.concat().replace([' ', '·'], "")
     );
 }

@@ -59,8 +59,8 @@ fn f8_turns_go_to_memory_behind_the_chat_and_one_line_says_so_at_the_next_prompt
     server.open_gate("held");
     wait_until_summarized(&sandbox);
     terminal.press_keys("\x08\x08\x08\x08");
-    let screen = wait_for_report(&terminal, " messages summarized into memory by anthropic/small.");
-    assert_eq!(screen.matches("summarized into memory").count(), 1, "{screen}");
+    let screen = wait_for_report(&terminal, " messages moved to memory and summarized by anthropic/small.");
+    assert_eq!(screen.matches("moved to memory").count(), 1, "{screen}");
     terminal.press_keys("/memory\r");
     let screen = wait_for_prompt(&terminal, "/remember adds to it");
     assert!(screen.contains("lists the messages of a summary") && screen.contains(SUMMARY), "{screen}");
@@ -94,7 +94,7 @@ fn f8_a_chat_that_is_killed_leaves_what_is_due_and_the_next_one_does_it() {
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat"]);
     terminal.wait_for(PROMPT);
     wait_until_summarized(&sandbox);
-    wait_for_report(&terminal, " messages summarized into memory");
+    wait_for_report(&terminal, " messages moved to memory");
     terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let markers = sandbox.json(&["history", "last", "--markers", "--json"]);

@@ -126,7 +126,7 @@ fn m8_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
         draft_reply("The clock is passed in.", "Pass the clock in src/backoff.rs, and run the whole suite."),
     ]);
     let (terminal, screen) = start_review(&sandbox, 60);
-    assert!(screen.contains("3 refinements remain.") && screen.contains("took 1234 tokens"), "{screen}");
+    assert!(screen.contains("3 refinements remain.") && screen.contains("used 1234 tokens"), "{screen}");
     assert!(screen.contains("[D] Decline") && screen.contains("[d] Diff"), "{screen}");
     answer_question(&terminal, "r");
     terminal.wait_for("Feedback");
@@ -147,7 +147,7 @@ fn m8_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
         .all(|part| screen.contains(part))
     });
     answer_question(&terminal, "l");
-    terminal.wait_for("verbatim: read whole");
+    terminal.wait_for("verbatim: read in full");
     answer_question(&terminal, "u");
     terminal.wait_for("Return to");
     terminal.press_keys("\r");

@@ -467,6 +467,27 @@ run({
     );
   },
 
+  async "a failure that arrives before the response to the request stays visible"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    const tryAgain = page.getByRole("button", { name: "Try again" });
+    // Each response is held back until the failed run is shown.
+    await page.route("**/threads/*/runs", async (route) => {
+      if (route.request().method() !== "POST") return route.continue();
+      const response = await route.fetch();
+      await tryAgain.waitFor();
+      await route.fulfill({ response });
+    });
+    const answered = page.waitForResponse((response) => response.request().method() === "POST");
+    await sendMessage(page, "Please [fail]");
+    await answered;
+    await waitUntil(
+      async () => (await message(page).inputValue()) === "",
+      "the sent message leaves the composer",
+    );
+    await tryAgain.waitFor();
+  },
+
   async "a refused message stays in the composer with the error and a hint"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);

@@ -3,7 +3,7 @@
 pub(crate) mod compact;
 pub(crate) mod database;
 pub(crate) mod handoff;
-mod help;
+pub(crate) mod help;
 pub(crate) mod history;
 pub(crate) mod memory;
 pub(crate) mod serve;
@@ -159,7 +159,7 @@ pub(crate) enum OutputFormat {
     Json,
 }
 
-/// When to use colour.
+/// The policy for coloured output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorChoice {
     /// Only on a terminal that supports it.

@@ -44,7 +44,7 @@ struct ExecuteArgs {
     command: String,
     #[serde(default)]
     #[schemars(range(min = 1, max = TIMEOUT_SECONDS_MAX))]
-    #[schemars(description = format!("How long it may run. Default: {TIMEOUT_SECONDS}."))]
+    #[schemars(description = format!("The longest time it may run. Default: {TIMEOUT_SECONDS}."))]
     timeout_seconds: Option<u64>,
     /// The purpose of the command in a few words, for the person who approves it.
     #[serde(default, rename = "description")]

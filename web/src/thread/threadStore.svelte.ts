@@ -110,6 +110,8 @@ export class ThreadStore {
 
   /** Sends a message. Returns null if the server has accepted it, otherwise the failure. */
   async send(text: string): Promise<RequestFailure | null> {
+    // Before the request: the new run can fail before the response arrives, and its failure must stay visible.
+    this.dismiss();
     const problem = await sendMessage(this.id, text);
     if (problem) {
       // The composer shows the failure.
@@ -117,7 +119,6 @@ export class ThreadStore {
       this.dismiss();
       return problem;
     }
-    this.dismiss();
     await Promise.all([this.refresh(), this.#readNew()]);
     return null;
   }
@@ -153,11 +154,14 @@ export class ThreadStore {
 
   /** Retries the failed run. */
   async retryRun(): Promise<void> {
+    // Before the request, for the same reason as in `send`.
+    const dismissedRun = this.#dismissedRun;
+    this.dismiss();
     try {
       await api.retry(this.id);
-      this.dismiss();
       await this.refresh();
     } catch (error) {
+      this.#dismissedRun = dismissedRun;
       notifyError("Could not retry", error);
     }
   }

@@ -51,7 +51,7 @@ const ROOT_USAGE: &str = "segue [OPTIONS] [COMMAND]";
 const SHORT_HELP_END: &str =
     "`--help` explains more and lists the global options, such as --json and --home.";
 
-/// How much a help page contains.
+/// The level of detail of a help page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HelpLength {
     /// `-h`: the first line of the description and the command's own options.
@@ -148,6 +148,19 @@ fn name_list(root: &Command) -> StyledStr {
     list.into()
 }
 
+/// Returns all commands under their headings, as Markdown.
+pub(crate) fn markdown_list(root: &Command) -> String {
+    let sections = COMMAND_GROUPS.iter().map(|group| {
+        let commands = group.commands.iter().filter_map(|name| root.find_subcommand(name));
+        let rows = commands.map(|command| {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            format!("* `{}` — {about}\n", command.get_name())
+        });
+        format!("**{}:**\n\n{}", group.heading, rows.collect::<String>())
+    });
+    sections.collect::<Vec<_>>().join("\n")
+}
+
 /// Returns the names of the commands in all groups.
 fn grouped_names() -> impl Iterator<Item = &'static str> {
     COMMAND_GROUPS.iter().flat_map(|group| group.commands).copied()
@@ -199,6 +212,8 @@ mod tests {
             let rows: Vec<&str> =
                 list.lines().filter(|line| line.split_whitespace().next() == Some(name)).collect();
             assert!(matches!(rows[..], [row] if row.ends_with(&format!("  {about}"))), "{name}: {list}");
+            let markdown = markdown_list(&root);
+            assert!(markdown.contains(&format!("\n* `{name}` — {about}\n")), "{name}: {markdown}");
         }
         for group in COMMAND_GROUPS {
             assert!(list.lines().any(|line| line == format!("{}:", group.heading)), "{list}");

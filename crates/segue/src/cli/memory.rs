@@ -1,5 +1,5 @@
-//! The arguments of `segue search`, `segue memory`, `segue remember` and `segue store`: the commands about what outlives a
-//! context. The files under `commands` perform them.
+//! The arguments of `segue search`, `segue memory`, `segue remember` and `segue store`: the commands about information that is
+//! kept across conversations. The files under `commands` perform them.
 
 mod past_time;
 pub(crate) mod store;

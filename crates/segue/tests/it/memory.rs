@@ -88,7 +88,7 @@ fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
         "{sent}"
     );
     let told = sandbox.run(&["context", "last"]).stdout;
-    assert!(told.lines().any(|line| line.starts_with("TieredMemory ")), "{told}");
+    assert!(told.lines().any(|line| line.starts_with("tiered memory ")), "{told}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Questions with labelled keys. A key only highlights an answer, and Enter confirms it; Enter alone chooses nothing. The letters
-//! of a word are a line that is typed ahead, also if the word was begun before the question appeared; neither they nor a paste
-//! answer the question.
+//! Questions with labelled keys. A key only highlights an answer, and Enter confirms it; Enter alone chooses nothing. Several
+//! letters in a row are taken as a line typed ahead, also if the first came before the question appeared. Neither such a line
+//! nor a paste answers the question.
 
 use std::io::{self, Write};
 use std::time::Duration;

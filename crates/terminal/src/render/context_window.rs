@@ -36,8 +36,8 @@ pub fn render_report(screen: &Screen, report: &ContextReport) -> Vec<String> {
     }
     let percent = |tokens: u64| format!("{} %", (tokens * 100).div_ceil(window));
     let label = |glyph: char, name: &str| match has_bar {
-        true => format!("{glyph} {}", sanitize_line(name)),
-        false => sanitize_line(name),
+        true => format!("{glyph} {}", part_label(name)),
+        false => part_label(name),
     };
     let parts = report.parts.iter().zip(BAR_GLYPHS.iter().cycle());
     let row = |(part, glyph): (&ContextPart, &char)| {
@@ -59,6 +59,18 @@ pub fn render_report(screen: &Screen, report: &ContextReport) -> Vec<String> {
     let note_line = |text: String| style.dim(wrap(&text, screen.text_columns(), "", "  "));
     lines.extend(notes.into_iter().flatten().map(note_line));
     lines
+}
+
+/// Returns the display name of a part: the words of the name of a hook, such as `agent memory`, or the name itself.
+fn part_label(name: &str) -> String {
+    let mut label = String::new();
+    for letter in sanitize_line(name).chars() {
+        if letter.is_uppercase() && !label.is_empty() && !label.ends_with(' ') {
+            label.push(' ');
+        }
+        label.extend(letter.to_lowercase());
+    }
+    label
 }
 
 /// Returns the line about the active compaction.
@@ -154,6 +166,15 @@ mod tests {
             "{}\n\n{plain}",
             render_sample(Audience::Person, CursorMode::Free, &report)
         ));
+    }
+
+    #[test]
+    fn parts_have_readable_names() {
+        let check = |name: &str, expected: &str| assert_eq!(part_label(name), expected);
+        check("AgentMemory", "agent memory");
+        check("Instructions", "instructions");
+        check("messages", "messages");
+        check("a\nb", "a b");
     }
 
     #[test]

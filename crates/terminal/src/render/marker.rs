@@ -51,7 +51,7 @@ impl CompactionStatus {
     }
 }
 
-/// How much of a card is shown.
+/// The extent to which a card is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CardFold {
     /// The heading.

@@ -46,7 +46,7 @@ struct ReadFileArgs {
     #[serde(default)]
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// How many lines. Default: as many as fit.
+    /// The number of lines. Default: as many as fit.
     #[serde(default)]
     #[schemars(range(min = 1, max = LINES_MAX))]
     limit: Option<u64>,

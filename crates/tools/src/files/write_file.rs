@@ -23,7 +23,7 @@ pub(crate) struct WriteFileTool {
 struct WriteFileArgs {
     /// The file, relative to the workspace.
     path: String,
-    /// All that the file shall hold.
+    /// The whole content of the file.
     content: String,
 }
 

@@ -21,7 +21,7 @@ fn arguments_of_tools_that_look_are_described() {
     check("ls", json!({"path": text("The folder, relative to the workspace. Default: the workspace.")}), &[]);
     let offset = json!({"type": "integer", "minimum": 1, "description": "The first line. Default: 1."});
     let limit = json!({
-        "type": "integer", "minimum": 1, "maximum": 2_000, "description": "How many lines. Default: as many as fit."
+        "type": "integer", "minimum": 1, "maximum": 2_000, "description": "The number of lines. Default: as many as fit."
     });
     let path = text("The file, relative to the workspace, or artifact:<name>.");
     check("read_file", json!({"path": path, "offset": offset, "limit": limit}), &["path"]);
@@ -52,11 +52,11 @@ fn arguments_of_tools_that_change_are_described() {
     let path = || text("The file, relative to the workspace.");
     check(
         "write_file",
-        json!({"path": path(), "content": text("All that the file shall hold.")}),
+        json!({"path": path(), "content": text("The whole content of the file.")}),
         &["path", "content"],
     );
     let old = text("The text as it is in the file, without line numbers; unique unless replace_all.");
-    let new = text("What takes its place.");
+    let new = text("The replacement text.");
     let all = json!({"type": "boolean", "description": "Replace every occurrence. Default: false."});
     let edits = json!({
         "type": "array",
@@ -74,9 +74,9 @@ fn arguments_of_tools_that_change_are_described() {
         &["path"],
     );
     let timeout = json!({
-        "type": "integer", "minimum": 1, "maximum": 600, "description": "How long it may run. Default: 120."
+        "type": "integer", "minimum": 1, "maximum": 600, "description": "The longest time it may run. Default: 120."
     });
-    let description = text("What it is for, in a few words, for the person who approves it.");
+    let description = text("The purpose of the command in a few words, for the person who approves it.");
     check(
         "execute",
         json!({"command": text("The command line."), "timeout_seconds": timeout, "description": description}),
@@ -93,7 +93,7 @@ fn a_list_of_tasks_is_described() {
         "items": {
             "type": "object",
             "properties": {
-                "content": text("What is to be done."),
+                "content": text("The text of the task."),
                 "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]}
             },
             "required": ["content", "status"],

@@ -21,16 +21,22 @@ pub(crate) async fn run(context: &CommandContext, args: HandoffStatsArgs) -> Com
         let HandoffStatistics { handoffs, outcomes } = statistics;
         context.print_json(&json!({"since": since, "handoffs": handoffs, "outcomes": outcomes}))?;
     } else {
-        show_statistics(context, &statistics)?;
+        show_statistics(context, &statistics, since)?;
     }
     Ok(ExitReason::Success)
 }
 
 /// Prints the statistics as a table, one row for each outcome, with a legend on stderr.
-fn show_statistics(context: &CommandContext, statistics: &HandoffStatistics) -> Result<(), CliFailure> {
+fn show_statistics(
+    context: &CommandContext,
+    statistics: &HandoffStatistics,
+    since: Option<Timestamp>,
+) -> Result<(), CliFailure> {
     let screen = &context.screen;
     if statistics.handoffs == 0 {
-        return Ok(screen.print_line("There was no handoff in that time.")?);
+        let text =
+            if since.is_some() { "There are no handoffs since then." } else { "There are no handoffs." };
+        return Ok(screen.print_line(text)?);
     }
     let rows: Vec<Vec<String>> =
         statistics.outcomes.iter().map(|(outcome, figures)| outcome_row(outcome, figures)).collect();

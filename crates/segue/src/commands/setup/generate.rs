@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use clap::CommandFactory;
 
 use crate::cli::handoff::DECISIONS_HELP;
-use crate::cli::{CliArgs, CompletionsArgs, ManArgs};
+use crate::cli::{CliArgs, CompletionsArgs, ManArgs, help};
 use crate::exit::{CliFailure, CommandResult, EXIT_CODES, ExitReason};
 
 /// The beginning of the Markdown page.
@@ -17,6 +17,9 @@ const INTRODUCTION: &str = "\
 This page contains the help of every command. `segue man --markdown` generates it. An id may be shortened to any unique beginning, and `last` is the newest.
 
 ";
+
+/// The heading of a command's subcommands. The first list on the page is that of `segue` itself.
+const LIST_HEADING: &str = "###### **Subcommands:**";
 
 /// Performs `segue completions`: prints the completion script of a shell.
 ///
@@ -61,6 +64,11 @@ fn render_markdown(command: &clap::Command) -> String {
     // The generated text begins with a title, which the introduction replaces.
     let commands = all.split_once("\n## ").map_or(all.as_str(), |(_, commands)| commands);
     let mut page = format!("{INTRODUCTION}## {}\n", commands.trim_end());
+    if let Some(list) = page.find(LIST_HEADING)
+        && let Some(end) = page[list..].find("\n\n###### ").map(|length| list + length)
+    {
+        page.replace_range(list..end, help::markdown_list(command).trim_end());
+    }
     // Texts with columns must keep their line breaks.
     for text in [EXIT_CODES, DECISIONS_HELP] {
         page = page.replace(text.trim_end(), &format!("```text\n{}\n```", text.trim_end()));

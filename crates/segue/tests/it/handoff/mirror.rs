@@ -246,7 +246,7 @@ fn without_a_mirror_it_is_said_in_one_line_with_what_to_do() {
         (&json!(false), &json!("off"), &Value::Null)
     );
     assert!(!sandbox.run(&["doctor"]).stdout.contains("mirror"));
-    assert_eq!(sandbox.run(&["handoff", "stats"]).stdout, "There was no handoff in that time.\n");
+    assert_eq!(sandbox.run(&["handoff", "stats"]).stdout, "There are no handoffs.\n");
     // What is accepted without a mirror goes there once one is configured.
     assert_eq!(sandbox.run(&["handoff", &sandbox.write_session(), "--apply"]).code, 0);
     let told = sandbox.run(&["handoff", "export", "status"]);

@@ -1,1 +1,0 @@
-import{Nt as e,b as t,j as n}from"./base-CJch_N4O.js";n();var r=document.getElementById(`app`);r&&e(t,{target:r});
